@@ -225,21 +225,26 @@ def _continued(intervals: DataFrame, events: DataFrame, rows: DataFrame) -> Data
     moved = settled(moved)
     if moved.isEmpty():
         return intervals
-    done = events.filter((F.col("kind") == "sync_end") & F.col("outcome").isin("delta", "full"))
-    applied = rows.filter((F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied"))
-    keys = [*RUN, "topic", "begin"]
+    kind, outcome = F.col("kind"), F.col("outcome")
+    begun = events.filter((kind == "sync_begin") & (F.col("side") == "replica"))
+    done = events.filter((kind == "sync_end") & outcome.isin("delta", "full"))
+    applied = rows.filter((kind == "data") & (F.col("side") == "replica") & (outcome == "applied"))
+    keys, proof = [*RUN, "topic", "begin"], F.struct("number", "position")
+    full = F.max(F.when(outcome == "full", proof))
     joined = intervals
-    for name, table in (("synced", done), ("passed", applied)):
-        there = table.select(*RUN, "topic", "number", "position").join(lookup(moved), RUN)
+    for table, found in (
+        (begun, [F.min("prev_position").alias("known")]),
+        (done, [F.max(proof).alias("synced"), full.alias("read"), F.collect_list(proof).alias("ends")]),
+        (applied, [F.max(proof).alias("passed")]),
+    ):
+        there = table.join(lookup(moved), RUN)
         before = (
             (F.col("number") > F.col("whole")) & (F.col("number") < F.col("begin")) & (F.col("topic") == F.col("of"))
         )
-        last = there.filter(before).groupBy(*keys).agg(F.max(F.struct("number", "position")).alias(name))
-        joined = joined.join(lookup(settled(last)), keys, "left")
-    later = F.coalesce(F.col("passed.number") > F.col("synced.number"), F.lit(False))
+        joined = joined.join(lookup(settled(there.filter(before).groupBy(*keys).agg(*found))), keys, "left")
     base = F.struct(
         F.col("begin").alias("number"),
-        F.when(later, F.col("passed.position")).otherwise(F.col("synced.position")).alias("position"),
+        _base_on_arrival().alias("position"),
         F.col("opened").alias("wall"),
         F.lit(None).cast("bigint").alias("began"),
         F.lit(FOREVER).cast("bigint").alias("since"),
@@ -247,6 +252,19 @@ def _continued(intervals: DataFrame, events: DataFrame, rows: DataFrame) -> Data
     )
     syncs = F.when(F.col("synced").isNotNull(), F.concat(F.array(base).cast(SYNCS), "syncs")).otherwise(F.col("syncs"))
     return joined.withColumn("syncs", syncs).select(*intervals.columns)
+
+
+def _base_on_arrival() -> Column:
+    """What a child had when it came to a parent: of a topic that it follows by itself, what it applied or read in full;
+    the end of a delta does not raise that, unless records are lost before it.
+    """
+    proved, last = F.greatest("read", "passed"), F.greatest("synced", "passed")
+    since = F.coalesce(proved["number"], F.col("whole"))
+    lost = F.exists("gaps", lambda gap: (gap["hi"] > since) & (gap["lo"] < last["number"]))
+    claims = F.filter("ends", lambda end: end["number"] > since)
+    least = F.array_min(F.transform(claims, lambda end: end["position"]))
+    held = F.least(F.coalesce(proved["position"], F.col("known"), F.lit(0)), least)
+    return F.when((F.col("topic") == "") | lost, last["position"]).otherwise(held)
 
 
 def read_on_arrival(part: Column, settled_at: Column, skew: Column, settings: AuditSettings) -> Column:

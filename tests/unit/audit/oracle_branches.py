@@ -105,20 +105,31 @@ class Branch(Oracle):
     def _part(self, whole: Interval, stretch: Stretch) -> Interval:
         part = whole
         if stretch.begin.number > whole.begin:
-            before = [row for row in whole.syncs if row.number < stretch.begin.number]
-            before += [
-                row
-                for row in self.runs[whole.run]
-                if row.kind == "data" and row.outcome == "applied" and row.topic == whole.topic
-                if before and whole.begin < row.number < stretch.begin.number
-            ]
-            reached = max(before, key=lambda row: row.number) if before else None
+            reached = self._base_on_arrival(whole, stretch.begin.number)
             syncs = tuple(row for row in whole.syncs if row.number > stretch.begin.number)
             part = part._replace(begin=stretch.begin.number, syncs=syncs, reached=reached)
         part = part._replace(opened=max(whole.opened, stretch.named, key=lambda row: row.wall))
         if stretch.end is not None and stretch.end.number < whole.end:
             part = part._replace(end=stretch.end.number, dropped=stretch.end)
         return part
+
+    def _base_on_arrival(self, whole: Interval, number: int) -> Row | None:
+        """What a child had before this record of a whole interval: a row with the position; None before any sync."""
+        syncs = [row for row in whole.syncs if row.number < number]
+        if not syncs:
+            return None
+        there = [row for row in self.runs[whole.run] if whole.begin < row.number < number and row.topic == whole.topic]
+        proofs = [row for row in syncs if row.outcome == "full"]
+        proofs += [row for row in there if row.kind == "data" and row.outcome == "applied"]
+        last = max([*syncs, *proofs], key=lambda row: row.number)
+        known = min((row.prev_position for row in there if row.kind == "sync_begin"), default=0)
+        proof = max(proofs, key=lambda row: row.number, default=None)
+        since = whole.begin if proof is None else proof.number
+        lost = any(hi > since and lo < last.number for lo, _, hi, _ in self.gaps(whole.run))
+        if not whole.topic or lost:
+            return last
+        claims = [row.position for row in syncs if row.number > since]
+        return msgspec.structs.replace(last, position=min([known if proof is None else proof.position, *claims]))
 
     def _blame(self, item: Item, received: bool) -> str:
         blame = super()._blame(item, received)

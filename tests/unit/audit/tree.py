@@ -203,7 +203,9 @@ class Tree:
         """Read what is missing; a delta is passed on."""
         mine, number = self.receiving[node], len(self.receiving[node].events)
         mine.record(time - 5, kind="sync_begin", topic=TOPIC, sequence=number, prev_position=node.known)
-        missing = self.links[node.known : self.position]
+        missing = [
+            link for link in self.links[node.known : self.position] if not self.happens("claim", node, link["position"])
+        ]
         if not full:
             for link in missing:
                 mine.record(time, **link, outcome="applied", cause="delta")
@@ -247,6 +249,7 @@ def random_tree(rng: random.Random, domain: str) -> Tree:
     )
     relays, agents = [each for each in tree.nodes if each.relay], [each for each in tree.nodes if not each.relay]
     kinds = ("lose", "ignore", "alter", "repeat", "never repair", "forget", "change")
+    other = random.Random(str(rng.getstate()[1][:8]))
     for _ in range(rng.choice((3, 10, 20))):
         what = rng.random()
         below = [each for each in agents if each.parent is not None]
@@ -272,6 +275,8 @@ def random_tree(rng: random.Random, domain: str) -> Tree:
             for node in (*relays, *agents):
                 if rng.random() < 0.2:
                     tree.faults[rng.choice(kinds), node.name].add(tree.position + 1)
+                if other.random() < 0.05:
+                    tree.faults["claim", node.name].add(tree.position + 1)
             tree.publish()
     return tree
 

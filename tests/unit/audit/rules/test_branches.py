@@ -219,6 +219,36 @@ def test_missing_journal_of_a_relay_is_missing_evidence(missing: str) -> None:
     assert {row.verdict for row in oracle.delivery() if row.name in ("a0", "a2")} == {"ok"}
 
 
+def moved_after_a_delta(domain: str, *, claims: bool) -> Tree:
+    """Neither relay had sent the last change. The replica comes within the bound to the other one, which sends it then.
+    ``claims``: the delta that read the change before has no record of it.
+    """
+    two = TwoRelays(domain)
+    tree, agent = two.tree, two.named("a1")
+    at = tree.position + 1
+    for relay in ("r1", "r2"):
+        tree.faults["forget", relay].add(at)
+    if claims:
+        tree.faults["claim", agent.name].add(at)
+    tree.publish()
+    tree.time += 200
+    for node in (two.lower, agent):
+        tree.sync(node, tree.time)
+    tree.move(agent, two.lower)
+    tree.time += 2500
+    tree.faults["forget", "r2"].clear()
+    tree._pass_on(two.lower, tree.links[at - 1], tree.time)
+    return tree
+
+
+@pytest.mark.parametrize("claims", [False, True])
+def test_claim_of_a_delta_is_no_proof_at_the_next_parent(claims: bool) -> None:
+    tree = moved_after_a_delta("d", claims=claims)
+    (row,) = [each for each in anomalies(judged(tree)) if each[0] == "a1"]
+    lost = ("a1", "r2", "lost", "middle", "subscriber", 4)
+    assert row == (lost if claims else ("a1", "r1", "repaired", "", "relay", 4))
+
+
 def test_verdicts_do_not_change_when_the_hosts_clocks_differ() -> None:
     plain, skewed = TwoRelays(), TwoRelays(skews={"h-r1": 4_000_000, "h-r2": -7_000_000, "h-a2": 1_000_000})
     for two in (plain, skewed):
@@ -285,6 +315,7 @@ def test_pipeline_gives_the_verdicts_of_the_oracle(audit: Audit, size: int, numb
         missing = rng.choice((*tree.sending.values(), *tree.participants, *[None] * 20))
         without = () if missing is None else (f"{missing.side} {missing.name}",)
         cases[f"d{seed}"] = with_gaps(rng, tree.rows(close=rng.random() < 0.7, without=without))
+    cases["claim"] = moved_after_a_delta("claim", claims=True).rows()
     tables = audit(cases, size)
     found = rows_by_domain(tables.delivery, Verdict._fields)
     strays = rows_by_domain(tables.strays, Stray._fields)
