@@ -22,10 +22,10 @@ class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buffer: Annotated[
         Positive,
         option(
-            "Maximum number of messages that a worker buffers while the publisher service is down or slow. Each has at "
-            "most max_frame_bytes."
+            "Maximum number of messages that a worker buffers while the publisher service is down or slow. One above "
+            "8 KiB counts once more for each further 8 KiB, so their bytes are bounded, too: 20 MiB by default."
         ),
-    ] = 1000
+    ] = 2500
     when_full: Annotated[
         Literal["wait", "raise"],
         option(
@@ -50,8 +50,8 @@ class IpcOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receive_buffer: Annotated[
         Positive,
         option(
-            "Maximum number of messages of each worker that the service buffers, each of at most max_frame_bytes; the "
-            "sum of their bytes has no other bound. After that, the worker's own buffer fills."
+            "Maximum number of messages of each worker that the service buffers, counted as those of buffer: 78 MiB by "
+            "default. After that, the worker's own buffer fills."
         ),
     ] = 10_000
 

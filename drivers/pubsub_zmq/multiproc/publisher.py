@@ -20,6 +20,7 @@ from pubsub_lib.errors import TransportError
 from pubsub_lib.logs import fields, logger
 from pubsub_lib.socket_path import SCHEME, check_folder
 from pubsub_zmq.contexts import make_context
+from pubsub_zmq.multiproc.unread import copy_of_connection, wait_until_read
 from pubsub_zmq.sockets import Monitor, has_work, signal_of
 
 _log = logger(__name__)
@@ -30,19 +31,26 @@ _MAX_RECONNECT_MS: Final = 1000
 _NOW: Final = int(zmq.DONTWAIT)
 _MORE: Final = int(zmq.DONTWAIT) | int(zmq.SNDMORE)
 _CONNECTED: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
-_EVENTS: Final = _CONNECTED | int(zmq.EVENT_DISCONNECTED)
+_OPENED: Final = int(zmq.EVENT_CONNECTED)
+_EVENTS: Final = _OPENED | _CONNECTED | int(zmq.EVENT_DISCONNECTED)
 _CLOCK: Final = 0.01
 """Seconds by which libzmq's clock and ours may differ."""
 _LAST: Final = 0.05
 """Seconds for the messages that waited for a service, if it comes at the end of ``linger``."""
+SLOT_BYTES: Final = 8 * 1024
+"""Bytes for which a message takes one place in a queue. ZeroMQ's limits count messages and not their bytes. So after a
+larger one an empty message follows for each further 8 KiB, which the service ignores. Most messages are smaller."""
+FILLER: Final = b""
+"""The empty message."""
 _STOP: Final = 1.0
 """Maximum seconds that ``close`` waits for a thread that is sending; ``full_wait`` is smaller."""
 
 
 class IpcPublisher(Publisher):
     """Pushes in the caller's thread. libzmq's own I/O thread connects, reconnects and buffers up to ``buffer`` messages
-    while the service is down. A further message waits ``wait`` seconds for room, then raises. ``close`` drops the
-    messages that no service takes within ``linger`` seconds.
+    of ``SLOT_BYTES`` while the service is down; a larger one takes several places, and the last one may exceed them. A
+    further message waits ``wait`` seconds for room, then raises. ``close`` drops the messages that no service takes
+    within ``linger`` seconds.
     """
 
     def __init__(
@@ -69,8 +77,12 @@ class IpcPublisher(Publisher):
         self._signal = select.poll()
         """Whether the monitor has events."""
         self._connected = False
+        self._descriptor = -1
+        """Of the last connection that libzmq made."""
         self._unconnected = 0
         """Messages that were pushed since the last connection was lost: they wait for the next one."""
+        self._owed = 0
+        """Empty messages that the last large one still needs; they precede the next message. Guarded by the lock."""
         self._counts: Counter[str] = Counter(sent=0, waited=0, refused=0, lost=0)
 
     def initialize(self, on_hello_request: OnHelloRequest, on_connected: OnConnected) -> None:
@@ -159,14 +171,18 @@ class IpcPublisher(Publisher):
         if socket is None or context is None or monitor is None:
             return
         left = self._linger
+        connection = None
         try:
             left = self._connection(monitor, left)
+            connection = copy_of_connection(self._descriptor) if self._connected else None
         finally:
             monitor.close()
             socket.linger = round(left * 1000)
             socket.close()
             began = time.monotonic()
             context.term()  # lingers
+            if connection is not None:
+                wait_until_read(connection, began + left)
         if self._unconnected and not self._connected:
             self._dropped(self._unconnected)
         elif _CLOCK < left <= time.monotonic() - began + _CLOCK:
@@ -203,7 +219,9 @@ class IpcPublisher(Publisher):
 
     def _watch(self, monitor: Monitor) -> None:
         """Note whether a service is connected. At the connection libzmq begins to send the messages that waited."""
-        for event, _, _ in monitor.events():
+        for event, _, value in monitor.events():
+            if event == _OPENED:
+                self._descriptor = value
             self._connected = event == _CONNECTED
             if self._connected:
                 self._unconnected = 0
@@ -213,6 +231,9 @@ class IpcPublisher(Publisher):
         waited = False
         while True:
             try:
+                while self._owed:
+                    socket.send(FILLER, _NOW)
+                    self._owed -= 1
                 socket.send(frames[0], _MORE)  # a queue that has room for the first frame takes the second, too
                 socket.send(frames[1], _NOW)
                 break
@@ -229,6 +250,7 @@ class IpcPublisher(Publisher):
                     f"cannot push to the worker socket {str(self._path)!r}: {error}; make a new publisher"
                 ) from error
         self._counts["sent"] += 1
+        self._owed = len(frames[1]) // SLOT_BYTES
         if self._monitor is not None and has_work(self._signal):
             self._watch(self._monitor)
         self._unconnected += not self._connected

@@ -24,6 +24,7 @@ from pubsub_lib.socket_path import OPTION, SCHEME, make_folder
 from pubsub_lib.zmq_frames import receive
 from pubsub_zmq.contexts import make_context
 from pubsub_zmq.multiproc.batch import Batch
+from pubsub_zmq.multiproc.publisher import FILLER
 
 _log = logger(__name__)
 
@@ -170,6 +171,8 @@ class IpcSubscriber(Subscriber):
             except zmq.Again:
                 break
             taken += 1
+            if len(frames) == 1 and frames[0] == FILLER:
+                continue
             size += sum(map(len, frames))
             envelope = self._decode(frames)
             if envelope is not None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def arrived(listener: Listener, count: int) -> None:
 
 def test_option_defaults_equal_the_drivers_defaults() -> None:
     given = DriverSettings(bind_address="ipc:///x", options={option.name: option.default for option in OPTIONS})
-    assert IpcDriver.publisher(given).__dict__.items() >= {"_buffer": 1000, "full_wait": 0.5, "_linger": 0.5}.items()
+    assert IpcDriver.publisher(given).__dict__.items() >= {"_buffer": 2500, "full_wait": 0.5, "_linger": 0.5}.items()
 
 
 def test_publisher_that_cannot_connect_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +214,88 @@ def test_message_beyond_the_full_buffer_does_not_wait_after_its_deadline(tmp_pat
             on.sender.publisher.send_event_by(envelope, time.monotonic())
         counters = on.sender.publisher.counters()
         assert (counters["refused"], counters["waited"]) == (1, 0)
+
+
+def test_large_message_takes_a_place_of_the_buffer_for_each_8_kib(tmp_path: Path) -> None:
+    with scene(rig(tmp_path, buffer=20, full_wait=0.05)) as on:
+        on.send("t", {"key": '"' + "x" * 10 * pushing.SLOT_BYTES + '"'})
+        for _ in range(9):
+            on.send("t")
+        with pytest.raises(TransportError, match="is full"):
+            on.send("t")
+        listener = on.subscriber(ALL)
+        arrived(listener, 10)
+        on.fence(listener, "t")
+        counters = listener.subscriber.counters()
+    assert counters["received"] == 11
+    assert {name for name, number in counters.items() if number} == {"received"}, "the empty messages are ignored"
+
+
+@contextmanager
+def busy_service(on: Scene) -> Iterator[Listener]:
+    """A service whose thread has one message, and reads no more until the end of the block."""
+    listener = on.subscriber(ALL)
+    entered, gate = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        entered.set()
+        assert gate.wait(300)
+
+    listener.received.hook = hold
+    on.send("t")
+    try:
+        assert entered.wait(60)
+        yield listener
+    finally:
+        gate.set()
+
+
+def test_bytes_that_wait_for_a_busy_service_are_bounded(tmp_path: Path) -> None:
+    """Their number alone would be the sum of both options."""
+    with scene(rig(tmp_path, buffer=100, receive_buffer=200, full_wait=0.5)) as on, busy_service(on):
+        value = '"' + "x" * 250_000 + '"'
+        accepted = 0
+        with pytest.raises(TransportError, match="is full"):
+            while accepted < 300:
+                on.send("t", {"key": value})
+                accepted += 1
+        # Each end may exceed its places by one message, and the system has a buffer of about 200 KB.
+        assert 3 <= accepted <= 300 * pushing.SLOT_BYTES // len(value) + 3
+
+
+def test_burst_of_10000_small_messages_is_taken_while_the_service_reads_nothing(tmp_path: Path) -> None:
+    with scene(rig(tmp_path, full_wait=0.9)) as on:
+        publisher: Any = on.sender.publisher
+        publisher.full_wait = 60.0  # ZeroMQ's threads may wait for a processor
+        with busy_service(on) as listener:
+            for _ in range(10_000):
+                on.send("t")
+        arrived(listener, 10_001)
+        assert publisher.counters()["refused"] == 0
+
+
+def test_close_waits_until_the_service_has_read_what_the_system_buffers(tmp_path: Path) -> None:
+    """Its queue is full, so ZeroMQ would drop the rest at the end of the connection."""
+    with scene(rig(tmp_path)) as on, zmq.Context() as context, context.socket(zmq.PULL) as stalled:
+        stalled.rcvhwm = 5
+        (tmp_path / "hop").mkdir(mode=0o700, exist_ok=True)
+        stalled.bind(f"ipc://{tmp_path}/hop/socket")
+        publisher: Any = on.sender.publisher
+        publisher._linger = 60.0
+        assert poll(lambda: on.send("t") is not None and publisher._connected, 10), "the connection"
+        for _ in range(100):
+            on.send("t")
+        sent = publisher.counters()["sent"]
+        closing = threading.Thread(target=publisher.close)
+        closing.start()
+        closing.join(1)  # without the wait it ends at once
+        received = 0
+        while received < sent and stalled.poll(10_000):
+            stalled.recv_multipart()
+            received += 1
+        closing.join(60)
+        assert received == sent
+        assert not closing.is_alive()
 
 
 def test_waiting_writer_continues_when_the_service_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
