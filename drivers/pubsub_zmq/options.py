@@ -37,9 +37,21 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "the subscriber finds the loss by the sequences."
         ),
     ] = 10_000
-    receive_hwm: Annotated[_Count, option("Maximum number of frames that a subscriber buffers for each publisher.")] = (
-        10_000
-    )
+    receive_hwm: Annotated[
+        _Count,
+        option(
+            "Maximum number of frames that a subscriber buffers for each publisher, and never more than receive_bytes "
+            "allows."
+        ),
+    ] = 10_000
+    receive_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=2**40)],
+        option(
+            "Maximum size of the frames that a subscriber buffers for each publisher. ZeroMQ counts frames, so one for "
+            "each 2 * max_frame_bytes of it is buffered, at least one. After that, the system's buffers fill, and then "
+            "the publisher buffers up to send_hwm frames."
+        ),
+    ] = 64 * 1024 * 1024
     max_connections: Annotated[
         _Count,
         option(
@@ -107,6 +119,11 @@ class ZmqOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def max_silence(self) -> int:
         """Seconds after which a subscriber closes a connection whose publisher is silent or acknowledges nothing."""
         return self.tcp_keepalive_idle + self.tcp_keepalive_interval * self.tcp_keepalive_count
+
+    def buffered_frames(self, max_frame_bytes: int) -> int:
+        """The number of frames that a subscriber buffers for each publisher. ZeroMQ accepts twice ``max_frame_bytes``,
+        so that a frame that is a bit too large is counted."""
+        return min(self.receive_hwm, max(1, self.receive_bytes // (2 * max_frame_bytes)))
 
 
 OPTIONS: Final = opts_of(ZmqOptions)

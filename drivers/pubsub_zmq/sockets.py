@@ -104,7 +104,7 @@ def make_sub(
     if keys is not None:
         made.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
         made.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
-    made.setsockopt(zmq.RCVHWM, options.receive_hwm)
+    made.setsockopt(zmq.RCVHWM, options.buffered_frames(limits.max_frame_bytes))
     # No limit for subscriptions: with the default, ZeroMQ silently drops all but 1,000 of a burst of 100,000.
     made.setsockopt(zmq.SNDHWM, 0)
     # Twice, so that a frame that is a bit too large is read, counted and dropped; a larger one ends the connection.

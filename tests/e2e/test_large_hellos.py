@@ -18,16 +18,14 @@ from pubsub_lib import Store
 from pubsub_lib.core import codec
 from pubsub_lib.core.model import ALL
 from pubsub_zmq.buckets import Heads
+from pubsub_zmq.options import ZmqOptions
 from tests.e2e.service_host import LONG, Host, answer, write
 from tests.e2e.test_many_connections import resident
 
 MIB: Final = 1024 * 1024
-HWM: Final = 100
-"""``receive_hwm`` of the controller, whose default would allow 10,000 of these hellos."""
-MORE: Final = HWM // 2 * 2 + 60
-"""MiB by which the controller may grow: the messages of two frames that wait, of at most twice ``max_frame_bytes``; and
-one decoded hello, with what the allocators keep."""
-FLOOD: Final = 2 * HWM
+MORE: Final = ZmqOptions().receive_bytes // MIB + 60
+"""MiB by which the controller may grow: what waits, and one decoded hello, with what the allocators keep."""
+FLOOD: Final = 200
 """Number of hellos that the controller must have received: more than ``MORE``, so that it has not kept all."""
 
 
@@ -94,7 +92,6 @@ def flood(address: str, body: bytes) -> Iterator[None]:
 @pytest.fixture
 def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
     found = Host(tmp_path / "host", sqlite_url, publishers_ips="127.0.0.1,127.0.0.2", replica_metrics_port=free_port())
-    found.change("[publisher_service]", f"[pubsub_zmq]\nreceive_hwm = {HWM}\n[publisher_service]")
     yield found
     found.close()
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pubsub_lib.api import DriverSettings
+from pubsub_lib.core.limits import Limits
 from pubsub_lib.errors import ConfigError, TransportError
 from pubsub_zmq import options
 from pubsub_zmq.driver import ZmqDriver
@@ -38,10 +39,25 @@ def test_options_can_be_imported_without_zeromq() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "frames"),
+    [
+        ({}, 32),
+        ({"receive_bytes": 1}, 1),
+        ({"receive_bytes": 2**30}, 512),
+        ({"receive_bytes": 2**40, "receive_hwm": 7}, 7),
+        ({"receive_hwm": 20}, 20),
+    ],
+)
+def test_buffered_frames_have_at_most_receive_bytes(given: dict[str, Any], frames: int) -> None:
+    assert checked(given).buffered_frames(Limits().max_frame_bytes) == frames
+
+
+@pytest.mark.parametrize(
     ("given", "named"),
     [
         ({"send_hwm": 0}, "send_hwm"),
         ({"receive_hwm": "many"}, "receive_hwm"),
+        ({"receive_bytes": 0}, "receive_bytes"),
         ({"max_reconnect_interval": float("nan")}, "max_reconnect_interval"),
         ({"tcp_keepalive_idle": 0}, "tcp_keepalive_idle"),
         ({"tcp_keepalive_count": 128}, "tcp_keepalive_count"),
