@@ -34,6 +34,9 @@ from pubsub_lib.sync.question import MAJOR, MINOR
 
 PAGE_BYTES: Final = 256 * 1024
 """Bytes above which no further item is put into a page. A page exceeds it by at most one item."""
+LINKS_BYTES: Final = 16 * 1024
+"""The same for a page of links. The steps for each link are in Python, where other threads wait until a page is full:
+about 0.1 ms with this size."""
 ITEM_BYTES: Final = 64
 """Of an item beside its value and its key, at most."""
 _HEADS: Final = 1000
@@ -163,12 +166,12 @@ def begin_page(answer: SyncAnswer, chain: str, part: Delta | Incomplete | Full) 
 def link_pages(links: Iterable[Link]) -> Iterator[LinksPage]:
     """The pages of these links. A link that is larger than a page gets pages of its own."""
     page: list[Link] = []
-    room = PAGE_BYTES
+    room = LINKS_BYTES
     for link in links:
         size = _size(link.changes) + 4 * ITEM_BYTES + len(link.topic) + len(link.origin) + len(link.trace)
         if page and size > room:
             yield LinksPage(page)
-            page, room = [], PAGE_BYTES
+            page, room = [], LINKS_BYTES
         if size > PAGE_BYTES:
             *parts, last = cut(link.changes)
             yield from (LinksPage([part_of(link, part)], open=True) for part in parts)

@@ -2,7 +2,8 @@
 
 When many replicas begin at once, each needs all objects of the same topics. The first answer's compressed pages are
 kept. For the next ones the source is asked for the links after the snapshot's point, which costs little, and shows that
-the point is still in the history: a source that has another history answers with all objects.
+the point is still in the history: a source that has another history answers with all objects. Of many links, the
+compressed pages are kept after the snapshot's own ones, so that the next answers need not make them again.
 """
 
 import threading
@@ -36,6 +37,7 @@ from pubsub_lib.sync.stream import Item, Member, Ready
 MIN_BYTES: Final = 16 * 1024
 """A smaller snapshot is not kept: to make it again costs less than a further question to the source."""
 _FEW_CHANGES: Final = 100
+"""Fewer changes after a snapshot are made into pages for each answer."""
 MAX_NAMES: Final = 100_000
 """Maximum number of names of topics that are remembered without a snapshot."""
 FIRST: Final = Want()
@@ -48,9 +50,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     point: Point
     parts: Sequence[bytes]
-    """One or more streams of their own, of pages of records."""
+    """One or more streams of their own, of pages of records, and then of links."""
     pages: int
     records: int
+    changes: int = 0
+    """In the links, which lead from the records to the point."""
 
     @property
     def size(self) -> int:
@@ -128,11 +132,23 @@ class SnapshotCache:
                 self._not_kept.add(topic)
                 return
             self._not_kept.discard(topic)
-            self._kept[topic] = snapshot
-            self._size += size
-            while self._size > self.max_bytes:
-                _, oldest = self._kept.popitem(last=False)
-                self._size -= oldest.size
+            self._keep(topic, snapshot)
+
+    def extend(self, topic: str, snapshot: Snapshot, longer: Snapshot) -> None:
+        """Keep ``longer``, which is ``snapshot`` with further links, in its place. No effect when another one has that
+        place now, or when it is too large.
+        """
+        with self._lock:
+            if self._kept.get(topic) is snapshot and longer.size <= self.max_bytes:
+                self._forget(topic)
+                self._keep(topic, longer)
+
+    def _keep(self, topic: str, snapshot: Snapshot) -> None:
+        self._kept[topic] = snapshot
+        self._size += snapshot.size
+        while self._size > self.max_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self._size -= oldest.size
 
     def drop(self, topics: Iterable[str]) -> None:
         """Forget these snapshots."""
@@ -194,7 +210,21 @@ def _follows(part: Delta | Incomplete | Full | None, snapshot: Snapshot) -> bool
         return True  # the relay does not have the topic now
     if not isinstance(part, Delta) or len(part.heads) != 1 or not (part.links or part.head == snapshot.point):
         return False
-    return sum(len(link.changes) for link in part.links) <= snapshot.records // 4 + _FEW_CHANGES
+    return snapshot.changes + _changes(part) <= snapshot.records // 4 + _FEW_CHANGES
+
+
+def _changes(delta: Delta) -> int:
+    return sum(len(link.changes) for link in delta.links)
+
+
+def _connects(delta: Delta, snapshot: Snapshot) -> bool:
+    """Whether the links lead from the snapshot's point to the delta's head, each from the one before."""
+    known = snapshot.point
+    for link in delta.links:
+        if link.prev != known:
+            return False
+        known = link.point
+    return known == delta.head
 
 
 class Composition:
@@ -231,7 +261,20 @@ class Composition:
         yield self._page(TopicPage(topic, head))
         self._pages += snapshot.pages
         yield Ready(snapshot.parts)
-        yield from map(self._page, link_pages(delta.links))
+        before, changes = self._pages, _changes(delta)
+        pages = map(self._page, link_pages(delta.links))
+        if changes < _FEW_CHANGES or not _connects(delta, snapshot):
+            yield from pages
+            return
+
+        def keep(parts: Sequence[bytes]) -> None:
+            longer = Snapshot(
+                delta.head, (*snapshot.parts, *parts), snapshot.pages + self._pages - before, snapshot.records,
+                snapshot.changes + changes,
+            )  # fmt: skip
+            self._cache.extend(topic, snapshot, longer)
+
+        yield Member(pages, keep, self._cache.max_bytes)
 
     def _topic(self, topic: str, contents: TopicSnapshot, *, keeps: bool) -> Iterator[Item]:
         """``keeps``: the pages of objects become a snapshot."""

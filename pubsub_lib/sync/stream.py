@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from pubsub_lib.errors import FrameError
 from pubsub_lib.sync.pages import PAGE_BYTES
+from pubsub_lib.threads.giving_way import giving_way
 
 LENGTH: Final = 4
 """Bytes of a page's length, the highest first."""
@@ -84,7 +85,7 @@ def compressed(items: Iterable[Item]) -> Iterator[bytes]:
 def _kept(member: Member) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = 0
-    for part in packed(member.pages, gzip=True):
+    for part in packed(giving_way(member.pages), gzip=True):
         size += len(part)
         if size <= member.max_bytes:
             parts.append(part)

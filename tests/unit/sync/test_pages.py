@@ -7,7 +7,7 @@ import pytest
 
 from pubsub_lib.core.contents import contents_of
 from pubsub_lib.core.model import Delta, Full, Head, Point, Record, SyncAnswer, TopicSnapshot, Want
-from pubsub_lib.sync.pages import PAGE_BYTES, pages_of
+from pubsub_lib.sync.pages import LINKS_BYTES, PAGE_BYTES, pages_of
 from pubsub_lib.sync.reading import read_answer
 from tests.unit.sync.answers import links, plain, random_answer
 
@@ -34,6 +34,17 @@ def test_link_larger_than_a_page_is_cut_and_put_together() -> None:
     pages = list(pages_of(answer))
     assert len(pages) > 4
     assert read_answer(pages, {"t": Want(after)}) == answer
+
+
+def test_links_are_in_small_pages() -> None:
+    """Other threads wait for the interpreter's lock until a page of links is full."""
+    after = Point(0, 0)
+    made = [each for each in links(Random(1), "t", after, 400) if len(each.changes) < 10]
+    largest = max(len(msgspec.msgpack.encode(each)) for each in made)
+    answer = SyncAnswer(POINT, {"t": Delta(made, made[-1].point)})
+    sizes = [len(page) for page in pages_of(answer)][2:-2]
+    assert len(sizes) > 2
+    assert all(LINKS_BYTES // 2 < size <= LINKS_BYTES + largest for size in sizes)
 
 
 def test_object_larger_than_a_page_has_a_page_of_its_own() -> None:

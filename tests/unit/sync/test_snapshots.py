@@ -110,6 +110,80 @@ def test_snapshot_is_made_again_after_many_changes(source: Source) -> None:
     assert [each == FIRST for each in source.asked] == [True, False, True, False], "the new one is used"
 
 
+def changed(source: Source, count: int, value: str) -> None:
+    with source.store.transaction() as tx:
+        for number in range(count):
+            tx.set("lport", f"u{number}", value, topic="u")
+
+
+def test_pages_of_many_links_are_kept_after_the_snapshot(source: Source) -> None:
+    cache = SnapshotCache(LARGE)
+    received(source, cache)
+    before = cache.of(FIRST)["u"]
+    changed(source, 120, "once")
+    assert sorted_objects(received(source, cache)) == sorted_objects(source.store.read_sync(FIRST))
+    longer = cache.of(FIRST)["u"]
+    assert longer.point == source.store.read_heads(["u"]).topics["u"].point
+    assert (longer.records, longer.changes) == (500, 120)
+    assert longer.parts[: len(before.parts)] == before.parts
+    for _ in range(2):
+        assert sorted_objects(received(source, cache)) == sorted_objects(source.store.read_sync(FIRST))
+        assert source.asked[-1]["u"] == Want(longer.point)
+    assert cache.of(FIRST)["u"] is longer, "no link is left for a further page"
+    assert cache.size == sum(each.size for each in cache.of(FIRST).values())
+
+
+def test_pages_of_few_links_are_not_kept(source: Source) -> None:
+    cache = SnapshotCache(LARGE)
+    received(source, cache)
+    before = cache.of(FIRST)["u"]
+    changed(source, 99, "once")
+    received(source, cache)
+    assert cache.of(FIRST)["u"] is before
+
+
+def test_kept_links_count_as_changes_since_the_objects(source: Source) -> None:
+    cache = SnapshotCache(LARGE)
+    received(source, cache)
+    for value in ("once", "twice"):
+        changed(source, 120, value)
+        received(source, cache)
+    assert [each["u"] == Want() for each in source.asked] == [True, False, False, True]
+    assert cache.of(FIRST)["u"].changes == 0
+
+
+def test_only_the_snapshot_that_was_sent_is_extended() -> None:
+    cache = SnapshotCache(100)
+    first, other, longer = snapshot(40), snapshot(50), snapshot(60, 2)
+    cache.extend("a", first, longer)
+    assert cache.of({"a": Want()}) == {}, "it was dropped meanwhile"
+    cache.put("a", other)
+    cache.extend("a", first, longer)
+    assert cache.of({"a": Want()})["a"] is other
+    cache.extend("a", other, snapshot(101, 2))
+    assert cache.of({"a": Want()})["a"] is other, "the longer one is too large"
+    cache.extend("a", other, longer)
+    assert (cache.of({"a": Want()})["a"], cache.size) == (longer, 60)
+
+
+def test_links_that_do_not_connect_are_not_kept(source: Source) -> None:
+    cache = SnapshotCache(LARGE)
+    received(source, cache)
+    for value in ("once", "twice"):
+        changed(source, 60, value)
+    question = SyncQuestion({"u": Want()})
+    answer, prepared = answer_of(source, question, cache)
+    assert answer is not None
+    part = answer.chains["u"]
+    assert isinstance(part, Delta)
+    assert len(part.links) == 2
+    twice = [part.links[1], part.links[1]]
+    for links in (twice, part.links[::-1]):
+        bad = SyncAnswer(answer.store, {"u": Delta(links, part.head, part.heads)}, answer.store_id)
+        list(compressed(Composition(bad, {"u": Want()}, prepared, cache).items()))
+        assert cache.of(FIRST)["u"] is prepared["u"]
+
+
 def test_snapshot_of_an_undone_history_is_dropped(source: Source) -> None:
     cache = SnapshotCache(LARGE)
     received(source, cache)

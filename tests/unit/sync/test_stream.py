@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from pubsub_lib.errors import FrameError
-from pubsub_lib.sync.stream import max_page_bytes, packed, unpacked
+from pubsub_lib.sync import stream
+from pubsub_lib.sync.stream import Member, compressed, max_page_bytes, packed, unpacked
 
 PAGES = [b"", b"a", b"b" * 70_000, Random(1).randbytes(200_000), b"\0" * 300_000]
 LARGE = 1 << 20
@@ -42,6 +43,22 @@ def test_packed_bytes_are_yielded_before_the_last_page_is_made() -> None:
 
     next(packed(pages(), gzip=True))
     assert len(made) <= 2
+
+
+def test_other_threads_run_between_the_pages_of_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    gave_way: list[bytes] = []
+
+    def giving_way(pages: Iterator[bytes]) -> Iterator[bytes]:
+        for page in pages:
+            gave_way.append(page)
+            yield page
+
+    monkeypatch.setattr(stream, "giving_way", giving_way)
+    kept: list[bytes] = []
+    data = b"".join(compressed([b"before", Member(PAGES, kept.extend, LARGE)]))
+    assert list(unpacked([data], LARGE, LARGE, gzip=True)) == [b"before", *PAGES]
+    assert gave_way == PAGES
+    assert list(unpacked(kept, LARGE, LARGE, gzip=True)) == PAGES
 
 
 @pytest.mark.parametrize("gzip", [False, True])
