@@ -26,6 +26,9 @@ _log = logger(__name__)
 
 _BURST: Final = 500
 """Maximum number of messages received before orders, connections and deadlines are checked again."""
+_QUIET: Final = 0.0002
+"""Seconds of waiting after which one message is received before the socket is polled again. Nearly always there is only
+one then, and to see that by a poll takes a fraction of the time of an attempt to receive, which raises zmq.Again."""
 _MAX_QUIET: Final = 30.0
 """Seconds added to the duration of retries, because ZeroMQ's thread blocks while it resolves a host name."""
 HANDSHAKE_SUCCEEDED: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
@@ -92,14 +95,16 @@ class Receiver:
                     if self._orders or self._parts:
                         self._carry_out(sub)
                         due = 0.0
-                    wait = due - time.monotonic()
+                    now = time.monotonic()
+                    wait = due - now
                     if wait <= 0:
                         due = self._keep_up(sub)
-                        wait = due - time.monotonic()
+                        now = time.monotonic()
+                        wait = due - now
                     ready = dict(poller.poll(round(1000 * max(0.0, min(wait, _MAX_WAIT))) + (wait > 0)))
                     if woken in ready:  # clear() without need would cost more than receiving a message
                         waker.clear()
-                    self._drain(sub)
+                    self._drain(sub, _BURST if time.monotonic() - now < _QUIET else 1)
                     if monitor.socket in ready:
                         self._receive(monitor.events())
                         due = 0.0
@@ -170,8 +175,9 @@ class Receiver:
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def _drain(self, sub: "zmq.Socket[bytes]") -> None:
-        for _ in range(_BURST):
+    def _drain(self, sub: "zmq.Socket[bytes]", maximum: int) -> None:
+        """Receive up to this number of messages."""
+        for _ in range(maximum):
             if self._life.closed:
                 return
             try:

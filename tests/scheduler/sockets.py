@@ -153,6 +153,8 @@ class SubDouble(_SocketDouble):
         self.sent: list[bytes] = []
         """All messages to publishers: subscriptions, their ends, and hello requests."""
         self.connected: list[str] = []
+        self.failed = 0
+        """Number of attempts to receive without a message."""
         zmq_double.sources[self] = lambda: bool(self.incoming)
 
     def deliver(self, *frames: bytes) -> None:
@@ -164,6 +166,7 @@ class SubDouble(_SocketDouble):
     def recv(self, flags: int, copy: bool = True) -> _Frame:
         self.use("receives")
         if not self.incoming:
+            self.failed += 1
             raise zmq.Again
         return self.incoming.popleft()
 

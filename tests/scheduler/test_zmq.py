@@ -132,6 +132,26 @@ def test_receiver_reports_a_connection_and_delivers_in_order() -> None:
     explore(scenario, seeds=range(100))
 
 
+def test_receiver_makes_no_vain_attempt_after_a_single_message() -> None:
+    """It raises zmq.Again, which takes longer than to receive a message."""
+
+    def scenario(world: World) -> None:
+        bench, history = Receiving(world).started("t"), History()
+        for number in range(1, 4):
+            world.sleep(SOON)
+            failed = bench.sub.failed
+            bench.deliver(envelope(history.one(), sequence=number))
+            world.until(lambda: len(bench.received) == number, "the message", SOON)  # noqa: B023 - it is called at once
+            world.check(bench.sub.failed == failed, "the receiver looked for a second message")
+        world.sleep(SOON)
+        for number in range(4, 9):
+            bench.deliver(envelope(history.one(), sequence=number))
+        world.until(lambda: len(bench.received) == 8, "the other messages", SOON)
+        world.check([each.sequence for each in bench.received] == [*range(1, 9)], "the order")
+
+    explore(scenario, seeds=range(30))
+
+
 def test_closed_receiver_ends_at_once_and_delivers_no_more() -> None:
     def scenario(world: World) -> None:
         bench = Receiving(world).started("t")
