@@ -26,9 +26,7 @@ _log = logger(__name__)
 
 _BURST: Final = 500
 """Maximum number of messages received before orders, connections and deadlines are checked again."""
-_QUIET: Final = 0.0002
-"""Seconds of waiting after which one message is received before the socket is polled again. Nearly always there is only
-one then, and to see that by a poll takes a fraction of the time of an attempt to receive, which raises zmq.Again."""
+_POLLIN: Final = int(zmq.POLLIN)
 _MAX_QUIET: Final = 30.0
 """Seconds added to the duration of retries, because ZeroMQ's thread blocks while it resolves a host name."""
 HANDSHAKE_SUCCEEDED: Final = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
@@ -83,29 +81,34 @@ class Receiver:
         waker: Waker,
     ) -> None:
         """Run the thread. Returns only when ``life`` is closed."""
-        woken = waker.fileno()
+        woken, changed = waker.fileno(), monitor.fileno()
         poller = zmq.Poller()
-        for each in (sub, monitor.socket, waker.fileno()):
+        # Poll the sockets' descriptors: ZeroMQ's poll of sockets makes some ten system calls more for each message. A
+        # descriptor only signals a change since the last use of its socket, so the events are looked at before.
+        for each in (int(sub.getsockopt(zmq.FD)), changed, woken):
             poller.register(each, zmq.POLLIN)
         due = 0.0  # time of the next check of connections and hello requests
         try:
+            self._receive(monitor.events())  # from then on its descriptor signals events
             self._subscribe(sub, [codec.topic_frame(ALL)])  # hellos to all subscribers
             while not self._life.closed:
                 try:
                     if self._orders or self._parts:
                         self._carry_out(sub)
                         due = 0.0
-                    now = time.monotonic()
-                    wait = due - now
+                    wait = due - time.monotonic()
                     if wait <= 0:
                         due = self._keep_up(sub)
-                        now = time.monotonic()
-                        wait = due - now
-                    ready = dict(poller.poll(round(1000 * max(0.0, min(wait, _MAX_WAIT))) + (wait > 0)))
+                        wait = due - time.monotonic()
+                    more = int(sub.getsockopt(zmq.EVENTS)) & _POLLIN  # the last use of the socket before the poll
+                    wait = 0.0 if more else min(wait, _MAX_WAIT)
+                    ready = dict(poller.poll(round(1000 * max(0.0, wait)) + (wait > 0)))
                     if woken in ready:  # clear() without need would cost more than receiving a message
                         waker.clear()
-                    self._drain(sub, _BURST if time.monotonic() - now < _QUIET else 1)
-                    if monitor.socket in ready:
+                    # After a wait there is nearly always one message. An attempt to receive another one raises
+                    # zmq.Again, which takes longer than to look at the events.
+                    self._drain(sub, _BURST if more else 1)
+                    if changed in ready:
                         self._receive(monitor.events())
                         due = 0.0
                 except Exception:  # noqa: BLE001 - without this thread, no message would be received again

@@ -176,6 +176,10 @@ class Monitor:
         self.socket.setsockopt(zmq.RCVHWM, 0)
         self.socket.connect(where)
 
+    def fileno(self) -> int:
+        """The descriptor to poll for reading. It only signals events after a look at all earlier ones."""
+        return int(self.socket.getsockopt(zmq.FD))
+
     def events(self) -> Iterator[tuple[int, str, int]]:
         """Yield (event, endpoint, descriptor or other number) of all new events; does not wait."""
         while self.socket.poll(0):

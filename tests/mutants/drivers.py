@@ -39,6 +39,13 @@ ZMQ = (
         "test_receiver_sends_hello_requests_at_once_after_subscribing_to_the_reply",
         "a hello request without a reply stays subscribed to",
     ),
+    RECEIVER(
+        "receiver_waits_although_a_message_is_there",
+        "more = int(sub.getsockopt(zmq.EVENTS)) & _POLLIN  #",
+        "more = 0  #",
+        "test_receiver_sends_hello_requests_at_once_after_subscribing_to_the_reply",
+        "a message that arrives during an order is delivered with the next one",
+    ),
     SUBSCRIBER(
         "receiver_is_woken_before_it_has_an_order",
         "                self._orders.append((order, member))\n                self._wake()\n",

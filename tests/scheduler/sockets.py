@@ -94,12 +94,20 @@ class MonitorDouble:
         self.socket = object()
         self._events: deque[tuple[int, str]] = deque()
         zmq_double.sources[self.socket] = lambda: bool(self._events)
+        self._changed = False
+        """Whether the descriptor is readable."""
+        zmq_double.sources[self.fileno()] = lambda: self._changed
+
+    def fileno(self) -> int:
+        return id(self)
 
     def add(self, event: int, endpoint: str) -> None:
         """The connection to an endpoint changed."""
         self._events.append((event, endpoint))
+        self._changed = True
 
     def events(self) -> Iterator[tuple[int, str, int]]:
+        self._changed = False
         while self._events:
             yield (*self._events.popleft(), 0)
 
@@ -155,13 +163,28 @@ class SubDouble(_SocketDouble):
         self.connected: list[str] = []
         self.failed = 0
         """Number of attempts to receive without a message."""
+        self._changed = False
+        """Whether the descriptor is readable."""
         zmq_double.sources[self] = lambda: bool(self.incoming)
+        zmq_double.sources[id(self)] = lambda: self._changed
+
+    def getsockopt(self, option: int) -> int:
+        if option == zmq.FD:
+            return id(self)
+        self.use("looks for events")
+        return int(zmq.POLLIN) if self.incoming else 0
+
+    def use(self, what: str) -> None:
+        """Each use handles what the descriptor signalled."""
+        super().use(what)
+        self._changed = False
 
     def deliver(self, *frames: bytes) -> None:
         """A message arrives."""
         self.world.scheduler.point("a message arrives")
         for number, frame in enumerate(frames, 1):
             self.incoming.append(_Frame(frame, number < len(frames)))
+        self._changed = True
 
     def recv(self, flags: int, copy: bool = True) -> _Frame:
         self.use("receives")

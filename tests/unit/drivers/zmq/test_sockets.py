@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from pubsub_lib.errors import TransportError
 from pubsub_lib.send_queue import QueuedMessage, SendQueue
 from pubsub_zmq.options import ZmqOptions
 from pubsub_zmq.publisher import ZmqPublisher
+from pubsub_zmq.sockets import Monitor
 from pubsub_zmq.subscription_budget import TABLE
 from tests.unit.drivers.zmq.world import ALERT, GIVEN_UP, PATIENCE, World, eventually, without_guard, world
 
@@ -642,3 +644,37 @@ def test_a_sender_that_stays_in_a_call_on_the_socket_is_a_standstill(monkeypatch
         assert len(stood) == 1
         assert stood[0] >= 7
         assert sender.publisher.sending_for(time.monotonic()) < 7
+
+
+def test_descriptor_of_the_monitor_signals_each_event_after_a_look() -> None:
+    """The receiving thread polls it. A handshake that it does not signal would not be followed by hello requests."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    sub, port = context.socket(zmq.XSUB), free_port()
+    sub.setsockopt(zmq.RECONNECT_IVL, 10)
+    monitor = Monitor(sub)
+    signal = select.poll()
+    signal.register(monitor.fileno(), select.POLLIN)
+    try:
+        assert list(monitor.events()) == []
+        sub.connect(f"tcp://127.0.0.1:{port}")
+        for _ in range(5):
+            seen: set[int] = set()
+            xpub = context.socket(zmq.XPUB)
+            eventually(partial(bound, xpub, port), "bound")
+            for last in (zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_DISCONNECTED):
+                while last not in seen:
+                    assert signal.poll(1000 * PATIENCE), f"no signal of {last!r}"
+                    seen.update(event for event, _, _ in monitor.events())
+                xpub.close(0)
+    finally:
+        monitor.close()
+        context.destroy(0)
+
+
+def bound(socket: "zmq.Socket[bytes]", port: int) -> bool:
+    """Whether the port, which its last owner may not have closed yet, could be bound."""
+    try:
+        socket.bind(f"tcp://127.0.0.1:{port}")
+    except zmq.ZMQError:
+        return False
+    return True
