@@ -53,6 +53,8 @@ class LiarMonitor(Monitor):
         """The forged point at which a chain is, and since when."""
         self._requested: dict[tuple[Replica, str], None] = {}
         """Chains of which all objects are to be read, because the program requested it."""
+        self._received: dict[Replica, dict[str, None]] = {}
+        """The UUIDs of honest publishers of which a replica has received messages."""
         self._believed: dict[Replica, int] = {}
         """Until a replica is shown a lease: the number of UUIDs of liars that never had one."""
         self._well_since = 0.0
@@ -63,6 +65,9 @@ class LiarMonitor(Monitor):
     def received(self, replica: "Replica", envelope: Envelope, now: float) -> None:
         """A replica is about to process an envelope."""
         super().received(replica, envelope, now)
+        lies = self._world.lies
+        if envelope.uuid not in lies.liars and envelope.uuid not in lies.unleased:
+            self._received.setdefault(replica, {})[envelope.uuid] = None
         for message in envelope.messages:
             if message.link.point in self._world.lies.forged:
                 self._exclusions.received(replica, message.link.point, now)
@@ -159,9 +164,17 @@ class LiarMonitor(Monitor):
                 compared |= any(each.buckets is not None for each in part.topics.values())
                 wrong |= part.contains_known is False or (part.head == known and self._is_wrong(replica, part))
         if compared:
-            publishers = len(lies.liars) + len(lies.stolen) + self._changing(replica)
+            publishers = len(lies.liars) + len(lies.stolen) + self._changing(replica) + self._misled(replica)
             self._budget.compared(replica, publishers, replica.clock.now(), wrong=wrong)
         return in_time
+
+    def _misled(self, replica: "Replica") -> int:
+        """The number of publishers whose true digests differ, because a liar altered links: those that the replica has
+        received, and the links that had waited, which have pauses of their own.
+        """
+        if not self._world.lies.altered:
+            return 0
+        return 1 + len(self._received.get(replica, {}))
 
     def _is_wrong(self, replica: "Replica", read: Full) -> bool:
         """Whether a replica differs from the store, at the store's head."""

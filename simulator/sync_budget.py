@@ -49,7 +49,9 @@ class SyncBudget:
                 times.pop(number, None)
 
     def compared(self, replica: "Replica", publishers: int, now: float, *, wrong: bool) -> None:
-        """A sync compared buckets. ``publishers``: how many lied. ``wrong``: the replica was, without a later commit."""
+        """A sync compared buckets. ``publishers``: how many have pauses of their own. ``wrong``: the replica was, and
+        no later commit explains it.
+        """
         if wrong:
             # The digests may have been right: the pauses begin again.
             self._differed[replica] = self._differed.get(replica, 0) + 1

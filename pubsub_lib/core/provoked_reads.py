@@ -133,7 +133,7 @@ class ProvokedReads:
             return []
         false, topics = cause.is_false(read.answer), read.answer.topics
         self._counters.contradicted += false
-        # Elsewhere than at the store's head, the chain differs without a fault. A liar would end its pauses while others
+        # Elsewhere than at the store's head, the chain differs without a fault: a liar's pauses would end while others
         # commit.
         altered = read.before == read.answer.head and any(differs(topic, each.head) for topic, each in topics.items())
         if altered or read.answer.contains_known is False:
