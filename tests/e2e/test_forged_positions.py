@@ -6,6 +6,7 @@ The replica connects to both, as with two addresses in ``publishers_ips``.
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from pubsub_lib.core.timing import anchor_bound
 from pubsub_lib.errors import WaitTimeout
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.test_forged_changes import TOPIC, VERIFY, Squatter, forged
+from tests.e2e.warm_start import Running
 
 LAST: Final = 2**63 - 1
 """The largest position."""
@@ -67,14 +69,20 @@ def known_head(store: Store, watched: Watched) -> Head:
     return head
 
 
-@pytest.mark.slow
-def test_rule_14_position_of_a_hello_without_a_lease_ends_no_wait(host: Host) -> None:
+@contextmanager
+def followed(host: Host) -> Iterator[tuple[Running, Store, Watched, Head]]:
+    """A service, and a worker that wrote. Yields the worker, the store, a replica, and the topic's head."""
     host.service()
     worker = host.worker()
     write(worker, 5)
     with Store(host.database) as store, Watched(host.settings, (TOPIC,)) as watched:
+        yield worker, store, watched, known_head(store, watched)
+
+
+@pytest.mark.slow
+def test_rule_14_position_of_a_hello_without_a_lease_ends_no_wait(host: Host) -> None:
+    with followed(host) as (worker, store, watched, head):
         replica = watched.replica
-        head = known_head(store, watched)
         rogue = Squatter(beside(host), head, store.store_id, secrets.token_hex(16), FAR)
         try:
             assert poll(lambda: replica.status().counters.unleased > 0, LONG), "the attack does not work"
@@ -94,12 +102,8 @@ def test_rule_14_rogue_beside_the_service_is_not_used_after_the_bound(
     uuid: str, link: Callable[[Head], Link], host: Host
 ) -> None:
     """With a lease of its own, or with the UUID of the service, whose messages are then not used, either."""
-    host.service()
-    worker = host.worker()
-    write(worker, 5)
-    with Store(host.database) as store, Watched(host.settings, (TOPIC,)) as watched:
+    with followed(host) as (worker, store, watched, head):
         replica = watched.replica
-        head = known_head(store, watched)
         (entry,) = store.directory.live()
         used = entry.uuid
         if uuid == "its own":
