@@ -20,8 +20,9 @@ ENTRY: Final = "entry "
 INTERVAL: Final = 4.0
 AFTER_FAILURE: Final = 0.3
 WITHOUT: Final = 0.5
-"""Share of the replicas that do not read the directory, as behind a broker; none in a run with liars, whom such a
-replica believes until a verification."""
+"""Share of the replicas that do not read the directory, as behind a broker; fewer in a run with liars, and none with
+liars that change their UUIDs, whom such a replica believes until each verification."""
+WITHOUT_AMONG_LIARS: Final = 0.3
 
 
 class DirectoryReader:
@@ -119,5 +120,7 @@ def reader_of(replica: "Replica") -> DirectoryReader | None:
     if not replica.reads_directory or replica.plan.polling:
         return None
     world = replica.world
-    reads = bool(world.plan.liars) or world.kernel.rng(f"{replica.name} directory").random() >= WITHOUT
-    return DirectoryReader(replica) if reads else None
+    liars = world.plan.liars
+    without = WITHOUT if not liars else WITHOUT_AMONG_LIARS
+    reads = world.kernel.rng(f"{replica.name} directory").random() >= without
+    return DirectoryReader(replica) if reads or any(liar.identity == "changing" for liar in liars) else None

@@ -47,6 +47,13 @@ def claim_digest(liar: "Liar", replica: "Replica") -> None:
     liar.send_hello(replica, Hello({}, heads, _store(replica), 0.0, _nonce(liar, replica)))
 
 
+def claim_covered(liar: "Liar", replica: "Replica") -> None:
+    """The heads are the points that the replica has, and the store's point is beyond those that the store has."""
+    store = liar.world.database.store.state.point
+    beyond = Point(store.position + liar.rng.choice((1, 20, 2**62)), store.nonce)
+    liar.send_hello(replica, Hello({}, _heads(replica), beyond, 0.0, _nonce(liar, replica)))
+
+
 def _claim(liar: "Liar", replica: "Replica", lie: Callable[[Point], Point]) -> None:
     heads = {topic: msgspec.structs.replace(head, point=lie(head.point)) for topic, head in _heads(replica).items()}
     nonce = liar.rng.choice(("", _nonce(liar, replica)))

@@ -32,6 +32,12 @@ class History:
         self._times: dict[str, list[float]] = {}
         self._points: dict[str, list[Point]] = {}
 
+    @property
+    def position(self) -> int:
+        """The store's position now."""
+        points = self._points.get(ALL)
+        return points[-1].position if points else 0
+
     def committed(self, commit: Commit, now: float, serial: int) -> None:
         """The store's history grew by the writer's transaction ``serial``."""
         self.committed_together([(commit, serial)], now)

@@ -34,6 +34,7 @@ INVENTIONS: Final[Mapping[str, Callable[["Liar", "Replica"], None]]] = {
     "hello_another": hello_lies.claim_another,
     "hello_behind": hello_lies.claim_behind,
     "hello_digest": hello_lies.claim_digest,
+    "hello_covered": hello_lies.claim_covered,
 }
 """The lies that need no true message."""
 

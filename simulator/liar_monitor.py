@@ -15,7 +15,7 @@ from pubsub_lib.core.quarantine import CONTRADICTIONS
 from pubsub_lib.core.sequencer import Sequencer
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.transitions import Trigger
-from simulator.exclusion_watch import ExclusionWatch
+from simulator.exclusion_watch import ExclusionWatch, knows_leases
 from simulator.history import History
 from simulator.invariants import Violation
 from simulator.kernel import Process
@@ -45,7 +45,7 @@ class LiarMonitor(Monitor):
     def __init__(self, world: "World", history: History) -> None:
         super().__init__(world, history)
         self._reads = WrongReads(history)
-        self._exclusions = ExclusionWatch(world.lies)
+        self._exclusions = ExclusionWatch(world.lies, history)
         self._budget = SyncBudget()
         self._workers = WorkerWatch(world)
         self.groups.rolled_back = world.lies.rolled_back
@@ -80,17 +80,21 @@ class LiarMonitor(Monitor):
             self._may_exclude(replica, uuid)
             self._exclusions.excluded(replica, uuid, replica.clock.now())
         super().acted(replica, outcome)
-        self._exclusions.look(replica)
+        self._exclusions.look(replica, replica.clock.now())
 
     def _may_exclude(self, replica: "Replica", uuid: str) -> None:
         """An honest publisher is excluded only if its UUID is stolen, or restores and workers contradict it as often.
-        A worker is excluded after its first contradiction, unless faults delay or prevent that.
+        A restore contradicts no publisher when a reading shows that the store went back. A worker is excluded after its
+        first contradiction, unless faults delay or prevent that.
         """
         lies = self._world.lies
         if lies.rolled_back and SLOW.intersection(self._world.plan.faults):
             return
-        contradictions = self._history.restores + self._workers.liars()
-        if uuid not in lies.liars and uuid not in lies.stolen and contradictions < CONTRADICTIONS:
+        workers = max(self._workers.liars(), bool(lies.rolled_back))
+        now = replica.clock.now()
+        contradictions = self._history.restores - self._exclusions.steps_back(replica, now) + workers
+        needed = 1 if knows_leases(replica, now) else CONTRADICTIONS
+        if uuid not in {*lies.liars, *lies.stolen, *lies.unleased} and contradictions < needed:
             raise Violation("honest excluded", f"{replica.name}: {uuid[:4]} was excluded, and sent no lie")
 
     def check_chain(
@@ -137,9 +141,9 @@ class LiarMonitor(Monitor):
         self._reads.dropped(replica, topic)
         self._reached.pop((replica, topic), None)
 
-    def excluded(self, replica: "Replica", uuid: str) -> None:
+    def excluded(self, replica: "Replica", envelope: Envelope) -> None:
         """A replica does not use a message, because its publisher is excluded."""
-        self._exclusions.is_excluded(replica, uuid, replica.clock.now())
+        self._exclusions.is_excluded(replica, envelope, replica.clock.now())
 
     # -- syncs -------------------------------------------------------------------------------------------------------
 
@@ -155,7 +159,11 @@ class LiarMonitor(Monitor):
 
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
         """Readings that false digests cause stay within a budget."""
+        begun = replica.replica_state.tracker.syncs.begun
         in_time = super().sync_answered(replica, start, answer)
+        if in_time and answer.ages is None:
+            self._exclusions.covered(replica, answer, begun, replica.clock.now())
+            self._exclusions.answered(replica, answer, begun, replica.clock.now())
         lies = self._world.lies
         compared, wrong = False, False
         for name, part in answer.chains.items() if in_time else ():

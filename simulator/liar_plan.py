@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 LIES: Final = (
     "forged_link", "forged_digest", "forged_unordered", "altered", "withheld", "hello_ahead", "hello_another",
-    "hello_behind", "hello_digest", "replayed", "rolled_back",
+    "hello_behind", "hello_digest", "hello_covered", "replayed", "rolled_back",
 )  # fmt: skip
 """Every kind of lie, by the name that ``--without`` takes."""
+NEED_LEASE: Final = ("hello_covered",)
+"""Has no effect without a lease."""
 LONGER: Final = 12.0
 """Seconds that the faults last longer: three contradictions by verifications alone take that long."""
 
@@ -45,9 +47,9 @@ def lying(plan: "Plan", cuts: "Cuts") -> "Plan":
 
 
 def _liar(rng: random.Random, calm: float, services: bool) -> LiarPlan:
-    share = rng.choice((0.1, 0.3, 0.6))
+    share = rng.choice((0.0, 0.1, 0.3, 0.6))
     lies = tuple(lie for lie in LIES if rng.random() < share) or (rng.choice(LIES),)
-    identity = rng.choice(("own", "changing", "leased", "stolen"))
+    identity = rng.choice(("leased", "stolen") if lies == NEED_LEASE else ("own", "changing", "leased", "stolen"))
     starts_at = rng.uniform(0.0, calm * 0.4)
     return LiarPlan(
         lies=lies,

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.model import Point
 from simulator.kernel import Process
 
@@ -15,7 +16,7 @@ class MonitorHooks:
     def replaced(self, replica: "Replica", chain: str, head: Point, *, same_history: bool) -> None:
         """A full sync replaced a chain's contents; links that had waited are not applied yet."""
 
-    def excluded(self, replica: "Replica", uuid: str) -> None:
+    def excluded(self, replica: "Replica", envelope: Envelope) -> None:
         """A replica does not use a message of an excluded publisher."""
 
     def handed_over(self, process: Process, worker: str) -> None:

@@ -48,6 +48,7 @@ BACK: Final = reconnection_bound(
 LEASE_SECONDS: Final = 3.0
 SPACING: Final = 2.0
 QUARANTINE: Final = 24.0
+FIRST_QUARANTINE: Final = 6.0
 HANDOFF_AFTER: Final = 1.0
 """The times of the quarantine and of the check of workers (rule 14), scaled down less than the others: contradictions
 must come together."""

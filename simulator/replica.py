@@ -12,12 +12,12 @@ from pubsub_lib.core.envelope import Envelope, HelloRequest
 from pubsub_lib.core.handler_queue import HandlerPolicy, HandlerQueue
 from pubsub_lib.core.history_change import is_barrier
 from pubsub_lib.core.model import ALL, Point, SyncAnswer
-from pubsub_lib.core.quarantine import Quarantine
+from pubsub_lib.core.quarantine import QuarantineTimes
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.errors import HistoryChanged, OutcomeUnknown, StoreUnavailable
 from simulator.directory import reader_of
 from simulator.kernel import Await, LocalClock, Mailbox, Process, Signal, Sleep, Steps
-from simulator.plan import QUARANTINE, SPACING, ReplicaPlan
+from simulator.plan import FIRST_QUARANTINE, QUARANTINE, SPACING, ReplicaPlan
 from simulator.publisher import PublisherTasks
 from simulator.replica_core import Core
 from simulator.store import Commit
@@ -62,9 +62,10 @@ class Replica:
         self.cache = Cache()
         self.replica_state = self._new_state(rng)
         self.core: Core = self.replica_state
-        # A run restores the store within seconds: three times would exclude honest publishers.
+        # A run restores the store within seconds, before a replica has read it again: honest publishers are accused.
         lying = bool(world.plan.liars)
-        self.replica_state.quarantine = Quarantine(QUARANTINE if lying else 0.0, SPACING)
+        times = QuarantineTimes(QUARANTINE if lying else 0.0, SPACING, FIRST_QUARANTINE)
+        self.replica_state.quarantine.times = times
         self.replica_state.monitor = world.monitor
         self.replica_state.owner = self
         self.handlers = [Handler(plan.queue_limit)]

@@ -36,8 +36,8 @@ class WatchedReplicaState(ReplicaState):
         self.monitor.replaced(self.owner, chain, answer.head, same_history=same_history)
         return same_history
 
-    def _exclude(self, envelope: Envelope) -> None:
-        super()._exclude(envelope)
+    def _exclude(self, envelope: Envelope, now: float) -> None:
+        super()._exclude(envelope, now)
         if self.owner.directory is not None:
             self.owner.directory.forget(envelope)
-        self.monitor.excluded(self.owner, envelope.uuid)
+        self.monitor.excluded(self.owner, envelope)

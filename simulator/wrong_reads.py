@@ -23,6 +23,8 @@ class WrongReads:
     def __init__(self, history: "History") -> None:
         self._history = history
         self._since: dict[tuple[Replica, str], float] = {}
+        self._beyond: dict[tuple[Replica, str], float] = {}
+        """Chains that count as complete up to a position which the store does not have, and since when."""
 
     def changed(self, replica: "Replica", chain: Chain, now: float) -> None:
         """A chain may have changed: from here on it is right or wrong."""
@@ -49,6 +51,7 @@ class WrongReads:
     def look(self, replica: "Replica", well_since: float, now: float) -> None:
         """``well_since``: since when the database works."""
         for name in replica.topics:
+            self._look_at_covered(replica, name, well_since, now)
             known = replica.replica_state.tracker.chain(name).known
             wrong_since = self._since.get((replica, name))
             if wrong_since is not None:
@@ -60,3 +63,13 @@ class WrongReads:
                 since = replica.process.since(max(ANCHOR, BOUND))
                 if since > well_since and not self._history.covers(name, known, since, now):
                     raise Violation("withheld", f"{replica.name}: {name!r} at {known} lacks older changes")
+
+    def _look_at_covered(self, replica: "Replica", name: str, well_since: float, now: float) -> None:
+        covered = replica.replica_state.tracker.covered([name])
+        if covered <= self._history.position:
+            self._beyond.pop((replica, name), None)
+            return
+        begun = max(self._beyond.setdefault((replica, name), now), well_since)
+        if begun < replica.process.since(ANCHOR):
+            claim = f"counts as complete up to {covered}, beyond the store, since {now - begun:.3f} s"
+            raise Violation("covered", f"{replica.name}: {name!r} {claim}")

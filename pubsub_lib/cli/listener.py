@@ -12,8 +12,8 @@ import msgspec
 from pubsub_lib import contract, loader
 from pubsub_lib.api import Subscriber
 from pubsub_lib.core.envelope import OBSERVER, Envelope, Hello
-from pubsub_lib.core.freshness import cut
 from pubsub_lib.core.model import ALL
+from pubsub_lib.core.request_portions import cut
 from pubsub_lib.replica.discovery import Discovery, discovery_of
 from pubsub_lib.settings import Settings
 from pubsub_lib.store import Store

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Link, Point
+from pubsub_lib.core.model import ALL, Link, Point, Want
 from pubsub_lib.core.reorder_buffer import ReorderBuffer
 from pubsub_lib.core.transitions import DONE, FROZEN, State, Trigger, after
 
@@ -124,6 +124,14 @@ class Chain:
     def is_whole(self, message: Message) -> bool:
         """True when this one message is a whole step."""
         return message.parts == 1 and (self.name != ALL or message.link.tx_links == 1)
+
+    @property
+    def want(self) -> Want:
+        """What the sync that is due reads."""
+        if self.state is State.DELTA_DUE:
+            return Want(after=self.known)
+        # Empty buckets stand for "those that differ": the caller, which has the cache, fills in its own digests.
+        return Want(buckets={}) if self.repair else Want()
 
     def advance(self, point: Point, now: float) -> None:
         """Move known one step along the chain."""

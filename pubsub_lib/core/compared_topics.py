@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from pubsub_lib.core.freshness import cut
+from pubsub_lib.core.request_portions import cut
 
 MAX_COMPARED: Final = 100
 """Maximum number of topics in each hello request of a replica of everything."""

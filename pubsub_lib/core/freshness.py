@@ -4,13 +4,14 @@ A *proof* of a chain is a time on the replica's own clock at which the store's h
 """
 
 import random
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from operator import attrgetter
 
 import msgspec
 
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.model import ZERO, Point
+from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.verification import Verification
 
@@ -23,35 +24,25 @@ MAX_REQUESTS = 64
 last ``REQUEST_ROUNDS`` rounds."""
 REQUEST_ROUNDS = 3
 """Number of rounds whose requests are kept. They outlast the replies that count (``Timing.check``)."""
-REQUEST_TOPICS = 200
-"""Maximum number of topics of one hello request: as many as a publisher answers in one hello."""
-REQUEST_BYTES = 15 * 1024
-"""Maximum size of one request's topics in bytes: with its nonce below 16 KiB. For some transports a request is a
-subscription; libzmq walks one of a megabyte recursively and runs out of stack.
-"""
-
-
-TOPIC_OVERHEAD = 5
-"""Bytes of a topic in a hello request in addition to its name, in msgpack."""
-
 
 class HeadReading(msgspec.Struct, frozen=True, gc=False):
     """A reading of the store: at a moment from ``time`` to ``latest`` the chain's head was its dict key, and the
-    store's point ``store``.
+    store's point ``store``. ``source``: service name and UUID of the publisher that states so; None: of the replica.
     """
 
     time: float
     store: Point
     publisher: bool
     latest: float
+    source: Publisher | None = None
 
 
 class Freshness:
     """The proofs of one chain."""
 
     __slots__ = (
-        "ahead_at", "covered_at", "covered_store", "first_request", "head_known_at", "latest", "pending", "proof",
-        "publisher_proof", "verified_at",
+        "ahead_at", "covered_at", "covered_by", "covered_store", "first_request", "head_known_at", "latest", "pending",
+        "proof", "publisher_proof", "verified_at",
     )  # fmt: skip
 
     def __init__(self, now: float, first_request: int = 0) -> None:
@@ -68,6 +59,8 @@ class Freshness:
         self.covered_store = ZERO
         """Point of the store up to which the replica has everything of this chain."""
         self.covered_at = now
+        self.covered_by: Publisher | None = None
+        """The publisher that stated so."""
         self.pending: dict[Point, HeadReading] = {}
         self.verified_at = NEVER_YET
         """Begin of the last reading of the store itself whose head was on the replica's chain."""
@@ -123,10 +116,23 @@ class Freshness:
         # A later reading with a lower position: the store was restored, to a point that this chain has. The replica
         # does not have the new history's changes up to the old position yet.
         if reading.store.position > self.covered or reading.time > self.covered_at:
-            self.covered_store = reading.store
+            self.covered_store, self.covered_by = reading.store, reading.source
             self.covered_at = now
         if reading.publisher:
             self.publisher_proof = max(self.publisher_proof, reading.time)
+
+    def denied(self, store: Point, begun: float, changed: int | None) -> Publisher | None:
+        """The store was read, after ``begun``. Return the publisher whose covered position this shows to be false, and
+        forget that position. ``store``: the store's point. ``changed``: the position of the chain's first change that
+        the replica did not have; None without one.
+        """
+        source = self.covered_by
+        false = self.covered > store.position or (changed is not None and changed <= self.covered)
+        if source is None or self.covered_at > begun or not false:
+            return None
+        self.covered_store, self.covered_by = ZERO, None
+        self.pending = {point: kept for point, kept in self.pending.items() if kept.store.position <= store.position}
+        return source
 
     def _keep(self, chain: Chain, head: Point, reading: HeadReading) -> None:
         if len(self.pending) >= MAX_PENDING:
@@ -141,6 +147,7 @@ class Freshness:
                 max(reading.store, older.store, key=_POSITION),
                 reading.publisher or older.publisher,
                 max(reading.latest, older.latest),
+                max(reading, older, key=lambda each: each.store.position).source,
             )
         self.pending[head] = reading
 
@@ -154,21 +161,6 @@ class SentRequest(msgspec.Struct, frozen=True):
     """Requests are numbered in the order in which they are sent."""
 
 
-def cut(topics: Collection[str]) -> Iterator[tuple[str, ...]]:
-    """Cut topics into the portions of hello requests, in order."""
-    portion: list[str] = []
-    size = 0
-    for topic in topics:
-        length = len(topic.encode(errors="replace")) + TOPIC_OVERHEAD
-        if portion and (len(portion) == REQUEST_TOPICS or size + length > REQUEST_BYTES):
-            yield tuple(portion)
-            portion, size = [], 0
-        portion.append(topic)
-        size += length
-    if portion:
-        yield tuple(portion)
-
-
 class FreshnessMonitor:
     """When to send hello requests, which replies count, how stale each chain is, and whether to poll."""
 
@@ -180,6 +172,9 @@ class FreshnessMonitor:
         self._sent = self._asked = 0
         self.ask_at = now
         self.poll_at = now
+        self.denied: list[tuple[Publisher, float]] = []
+        """The publishers whose covered positions the store denied, and when these were received. The caller empties it.
+        """
         self.poll_delay = 0.0
         """Seconds by which polls begin later than ``stale_after``. The caller sets it."""
         self._max_unverified = timing.max_unverified
@@ -223,6 +218,24 @@ class FreshnessMonitor:
     def last_nonce(self) -> str:
         """The nonce of the last hello request; "" before the first."""
         return next(reversed(self._requests), "")
+
+    def denies(self, chain: str, store: Point, begun: float, changed: int | None = None) -> bool:
+        """Whether a reading of the store, as of :meth:`Freshness.denied`, shows that a publisher's covered position of
+        this chain is false.
+        """
+        fresh = self.of[chain]
+        received, source = fresh.covered_at, fresh.denied(store, begun, changed)
+        if source is not None:
+            self.denied.append((source, received))
+        return source is not None
+
+    def distrust(self, publishers: Collection[Publisher], now: float) -> None:
+        """What these publishers stated does not count any more: poll until another publisher proves."""
+        for fresh in self.of.values():
+            fresh.publisher_proof = min(fresh.publisher_proof, now - self._timing.stale_after)
+            fresh.pending = {point: kept for point, kept in fresh.pending.items() if kept.source not in publishers}
+            if fresh.covered_by in publishers:
+                fresh.covered_store, fresh.covered_by = ZERO, None
 
     def periodic(self, now: float) -> bool:
         """True when the next round of hello requests is due (every ``max_idle_time``, busy or not)."""

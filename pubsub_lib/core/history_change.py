@@ -35,7 +35,7 @@ class HistoryChange(msgspec.Struct, frozen=True):
     points: Mapping[str, tuple[Point, Point]]
     publishers: Mapping[str, tuple[str, str]] = {}
     quarantined: tuple[tuple[str, str], ...] = ()
-    """Those of them whose messages are not used from now on, for :data:`.quarantine.SECONDS`."""
+    """Those of them whose messages are not used from now on."""
 
     def concerns(self, topic: str | None) -> bool:
         """Whether versions of this topic (None: of any topic) may have gone back."""

@@ -1,8 +1,11 @@
-"""Publishers whose messages are not used for some time, because the store contradicted them repeatedly (rule 14).
+"""Publishers whose messages are not used for some time, because the store contradicted them (rule 14).
 
-A publisher is contradicted when its message led a replica to a point that the store does not contain. A restored backup
-contradicts honest publishers, so one contradiction has no effect. The topics of a replica show a restore one after the
-other, and messages of the undone history may still arrive: together they count once.
+A publisher is contradicted when its message led a replica to a point that the store does not contain, or stated what
+the store denies. A store that goes back contradicts honest publishers: that counts for none. The topics of a replica
+show another history one after the other, and messages of the undone one may still arrive: together they count once.
+
+A replica that knows the leases excludes a publisher at its first contradiction. One that does not know them may have a
+relay as its publisher, which was misled itself: it excludes it at the third.
 """
 
 from collections.abc import Iterable
@@ -16,13 +19,24 @@ Publisher = tuple[str, str]
 """Service name and UUID."""
 
 CONTRADICTIONS: Final = 3
-"""Number of contradictions within ``SECONDS`` that lead to the quarantine."""
+"""Number of contradictions within ``SECONDS`` that lead to the quarantine, if the replica does not know the leases."""
+FIRST_SECONDS: Final = 60.0
+"""Seconds of the quarantine after a single contradiction: commits that a database lost cause one, too."""
 SPACING: Final = 10.0
 """A contradiction counts only if its point was reached more than these seconds after the last one that counted."""
 SECONDS: Final = 600.0
-"""Seconds of a quarantine: the replica then tries again, so that a mistake cannot exclude a publisher for ever."""
+"""Seconds of a quarantine after further ones: the replica then tries again, so that a mistake cannot exclude a
+publisher for ever."""
 MAX_KEPT: Final = 1000
 """Maximum number of contradicted and of excluded publishers; the oldest is forgotten first."""
+
+
+class QuarantineTimes(msgspec.Struct, frozen=True):
+    """The times of a quarantine in seconds, also shorter ones for tests. ``seconds`` 0: no publisher is excluded."""
+
+    seconds: float = SECONDS
+    spacing: float = SPACING
+    first: float = FIRST_SECONDS
 
 
 class QuarantinedPublisher(msgspec.Struct, frozen=True):
@@ -38,14 +52,26 @@ class QuarantinedPublisher(msgspec.Struct, frozen=True):
 class Quarantine:
     """The contradicted publishers of one replica, by UUID. Not thread-safe."""
 
-    def __init__(self, seconds: float = SECONDS, spacing: float = SPACING) -> None:
-        self._seconds = seconds
-        self._spacing = spacing
+    def __init__(self, times: QuarantineTimes | None = None) -> None:
+        self.times = times or QuarantineTimes()
         self._times: dict[str, list[float]] = {}
+        self._went_back_at = float("-inf")
+        self.at_once = False
+        """Whether one contradiction is enough: the replica knows which publishers have a lease."""
         self.until: dict[str, tuple[float, str]] = {}
         """The end of each quarantine, and the service name that the publisher gave in its messages. Empty: ``excludes``
         need not be called, which is a part of every message's cost.
         """
+
+    def went_back(self, now: float) -> None:
+        """The store is behind a position of its own that was read before: what was reached until now, or is soon by
+        late messages, accuses no publisher.
+        """
+        self._went_back_at = now
+
+    def excuses(self, reached: float) -> bool:
+        """Whether what was reached, or received, at this time accuses no publisher, because the store went back."""
+        return reached <= self._went_back_at + self.times.spacing
 
     def judge(self, contradicted: Iterable[Replace], now: float) -> tuple[Publisher, ...]:
         """Chains were replaced to which a publisher's message had led. The publishers whose quarantine begins."""
@@ -56,19 +82,22 @@ class Quarantine:
         return tuple(each for each, at in reached.items() if self.contradicted(each, at, now))
 
     def contradicted(self, publisher: Publisher, reached: float, now: float) -> bool:
-        """The store contradicted a publisher, whose message led to the point at ``reached``. True: its quarantine
-        begins.
+        """The store contradicted a publisher, whose message led to the point, or was received, at ``reached``. True:
+        its quarantine begins; one that lasts already may become longer.
         """
+        seconds, spacing, first = self.times.seconds, self.times.spacing, self.times.first
+        if not seconds or self.excuses(reached):
+            return False
         service, uuid = publisher
-        times = [at for at in self._times.pop(uuid, []) if now - at < self._seconds]
-        counts = not times or reached > times[-1] + self._spacing
-        self._times[uuid] = [*times, now] if counts else times
+        kept = 2 * seconds if self.at_once else seconds  # also for some time after a quarantine
+        times = [at for at in self._times.pop(uuid, []) if now - at < kept]
+        counts = not times or reached > times[-1] + spacing
+        self._times[uuid] = [*times[1 - CONTRADICTIONS :], now] if counts else times
         while len(self._times) > MAX_KEPT:
             del self._times[next(iter(self._times))]
-        if not counts or len(times) + 1 < CONTRADICTIONS:
+        if not counts or (len(times) + 1 < CONTRADICTIONS and not self.at_once):
             return False
-        self._begin(service, uuid, now)
-        return True
+        return self._begin(service, uuid, now, seconds if times else first)
 
     def excludes(self, uuid: str, now: float) -> bool:
         """Whether the messages of a publisher are not to be used now."""
@@ -87,7 +116,9 @@ class Quarantine:
             if now < until
         ]
 
-    def _begin(self, service: str, uuid: str, now: float) -> None:
+    def _begin(self, service: str, uuid: str, now: float, seconds: float) -> bool:
+        end = self.until.get(uuid, (now, ""))[0]
         # Those that have ended and sent nothing since are removed here, so that they do not add up.
-        kept = [(each, end) for each, end in self.until.items() if now < end[0] and each != uuid]
-        self.until = dict([*kept, (uuid, (now + self._seconds, service))][-MAX_KEPT:])
+        kept = [(each, until) for each, until in self.until.items() if now < until[0] and each != uuid]
+        self.until = dict([*kept, (uuid, (max(end, now + seconds), service))][-MAX_KEPT:])
+        return end <= now

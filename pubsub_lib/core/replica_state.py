@@ -12,6 +12,7 @@ import msgspec
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.combined_events import combined
 from pubsub_lib.core.compared_topics import ComparedTopics
+from pubsub_lib.core.contradictions import Contradictions
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.events import Event
@@ -21,7 +22,7 @@ from pubsub_lib.core.leased_publishers import LeasedPublishers
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Full, Head, Point, SyncAnswer, Want
 from pubsub_lib.core.provoked_reads import ProvokedReads
-from pubsub_lib.core.quarantine import Publisher, Quarantine
+from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.core.recount import Recount
 from pubsub_lib.core.step_result import NOTHING, StepResult
 from pubsub_lib.core.timing import Timing
@@ -42,7 +43,8 @@ class ReplicaState:
         self.recount = Recount(timing.recount_time, now)
         self._compared = ComparedTopics()
         self.faults = Faults()
-        self.quarantine = Quarantine()
+        self.contradictions = Contradictions(self.tracker)
+        self.quarantine = self.contradictions.quarantine
         self.provoked = ProvokedReads(self.tracker.counters)
         self.stores = ForeignStores()
         self.leased = LeasedPublishers(timing, rng)
@@ -79,7 +81,7 @@ class ReplicaState:
         if envelope.store_id != self.stores.own and self.stores.excludes(envelope):
             return self._drop_foreign(envelope, now)
         if self.quarantine.until and self.quarantine.excludes(envelope.uuid, now):
-            self._exclude(envelope)
+            self._exclude(envelope, now)
             return NOTHING
         leased = self.leased
         live = not leased.required or envelope.uuid in leased.live or leased.may_be_used(envelope.uuid, now)
@@ -100,12 +102,8 @@ class ReplicaState:
         self.tracker.verify(now)
         return StepResult(foreign=publisher)
 
-    def _exclude(self, envelope: Envelope) -> None:
-        """Count what a quarantined publisher sent: it is not used, and was not lost."""
-        tracker, number = self.tracker, len(envelope.messages)
-        tracker.counters.quarantined += max(1, number)
-        if number and (envelope.topic in tracker.topics or ALL in tracker.topics):
-            tracker.gaps.received(envelope.service, envelope.uuid, envelope.topic, envelope.sequence, number)
+    def _exclude(self, envelope: Envelope, now: float) -> None:
+        self.contradictions.exclude(envelope, self._chain_of(envelope.topic), now)
 
     def connected(self, now: float) -> None:
         """A publisher is connected (again): ``tick`` will request hellos. Call it when all topics are subscribed to."""
@@ -114,6 +112,7 @@ class ReplicaState:
     def directory_read(self, uuids: Collection[str], now: float) -> list[StepResult]:
         """The store's directory shows live leases of these publishers (rule 14). What they sent before is used now."""
         self.leased.read(uuids, now)
+        self.quarantine.at_once = True
         return [self.feed(envelope, now) for envelope in self.unleased.taken(self.leased, now)]
 
     def tick(self, now: float) -> StepResult:
@@ -137,13 +136,19 @@ class ReplicaState:
     def sync_done(self, number: int, answer: SyncAnswer, now: float) -> StepResult:
         """The store answered."""
         syncs = self.tracker.syncs
-        if syncs.running and number == syncs.number and self.stores.identified(answer.store_id):
+        in_time = syncs.running and number == syncs.number
+        of_store = in_time and answer.ages is None
+        if in_time and self.stores.identified(answer.store_id):
             self.tracker.forget_received(now)
+        if of_store:
+            self.contradictions.answered(answer, now)
         # First the contents of all topics, then the links that had waited: handlers may order the former themselves.
         effects = sorted(self.tracker.sync_done(number, answer, now), key=lambda each: not isinstance(each, Replace))
         if self.witness is not None:
             self.witness.synced(answer, number, effects, self.tracker)
         outcome = self._carry_out(effects, now)
+        if of_store and (excluded := self.contradictions.denied(answer, now)):
+            outcome = msgspec.structs.replace(outcome, quarantined=[*outcome.quarantined, *excluded])
         if self.stores.seen_at > syncs.begun:
             self.tracker.verify(now)
         return self._prove(outcome) if self.cache.lagging else outcome
@@ -182,16 +187,17 @@ class ReplicaState:
             elif isinstance(effect, StartSync):
                 wants = {name: self._fill(name, want) for name, want in effect.wants.items()}
                 sync = msgspec.structs.replace(effect, wants=wants)
+                self.contradictions.reading(wants)
             else:
                 assert_never(effect)
         self.tracker.counters.history_changes += len(changed)
+        excluded = self.contradictions.undone(contradicted, quarantined, now)
         if not changed:
             return StepResult(events, hello_requests, sync, by_sync=by_sync, quarantined=quarantined)
         read = combined(events[:by_sync])
         steps = [*read, *events[by_sync:]]
         sources = {each.chain: each.source for each in contradicted if each.source is not None}
-        self.tracker.counters.contradicted += len({*sources.values()})
-        history = HistoryChange(changed, sources, self.quarantine.judge(contradicted, now))
+        history = HistoryChange(changed, sources, excluded)
         return StepResult(steps, hello_requests, sync, by_sync=len(read), history=history, quarantined=quarantined)
 
     def _apply(self, effect: Apply, events: list[Event], now: float, envelope: Envelope | None) -> None:

@@ -31,7 +31,7 @@ class StepResult(msgspec.Struct, frozen=True):
     foreign: ForeignPublisher | None = None
     """The first message of a publisher of another store was dropped."""
     quarantined: Sequence[Publisher] = ()
-    """Publishers whose messages are not used from now on, because their counts or digests were false."""
+    """Publishers whose messages are not used from now on, because of something else than an undone point."""
     then: "StepResult | None" = None
     """Events that follow these, with a notice of their own."""
 

@@ -12,11 +12,12 @@ from pubsub_lib.core.answer_time import AnswerTime, Verdict, judge_all
 from pubsub_lib.core.chain import Chain, HelloHead, steps
 from pubsub_lib.core.effects import Apply, Compare, Effect, Replace, RequestHello, StartSync
 from pubsub_lib.core.envelope import Envelope, Hello, Message
-from pubsub_lib.core.freshness import NEVER_YET, FreshnessMonitor, HeadReading, cut
+from pubsub_lib.core.freshness import NEVER_YET, FreshnessMonitor, HeadReading
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.mismatches import LinkPauses, PersistentMismatch
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.reconnection import Reconnection
+from pubsub_lib.core.request_portions import cut
 from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.core.store_hints import NEVER_DUE, StoreHints
 from pubsub_lib.core.sync_scheduler import SyncScheduler, backoff
@@ -215,7 +216,8 @@ class Tracker:
                 chain.repair = chain.undone = chain.source is not None and chain.synced
                 self._trigger(chain, Trigger.INCOMPLETE, now)
                 self.syncs.need_now(now)
-        self._remember_needs(now)
+        if self._due:
+            self.syncs.need(now)
         return effects
 
     def sync_failed(self, number: int, now: float, pause: float | None = None, why: str = "") -> None:
@@ -231,7 +233,8 @@ class Tracker:
         for chain in self._chains.values():
             if chain.state in SYNCING:
                 self._trigger(chain, Trigger.FAILED, now)
-        self._remember_needs(now)
+        if self._due:
+            self.syncs.need(now)
 
     def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
         """Count or digest of a topic differ after a link or a sync (rule 10): fetch the differing buckets. After a
@@ -406,11 +409,13 @@ class Tracker:
             self.counters.unleased += 1
         # The earliest begin of the reading on this replica's clock; unknown for a broadcast.
         began = request.asked - hello.age if request is not None and proves else None
+        self._sender = envelope.service, envelope.uuid
         for topic, point in self._hello_heads(hello):
             lost_at = float("inf") if request is None else self._reconnection.lost_at(topic, request.asked, now)
             self._receive_head(self._chains[topic], point, began, hello, now, lost_at)
             if began is not None:
                 self._reconnection.read(topic, began)
+        self._sender = None
         if not hello.nonce:
             self._take_hint(hello, now)
         if request is not None:
@@ -474,7 +479,7 @@ class Tracker:
         known, latest = chain.known, now - hello.least_age
         if began is not None and not self._overtook(chain, head, began) and not chain.doubts(head, latest):
             store = hello.store if hello.store is not None else head
-            reading = HeadReading(began, store, publisher=True, latest=latest)
+            reading = HeadReading(began, store, publisher=True, latest=latest, source=self._sender)
             self.freshness.of[chain.name].add_reading(chain, head, reading, now)
         if known is None or chain.frozen:
             # Judged when the sync has set known. A head received before a sync began is covered by that sync.
@@ -538,22 +543,19 @@ class Tracker:
         for chain in due:
             tally = self.counters.deltas if chain.state is State.DELTA_DUE else self.counters.fulls
             tally[chain.cause] = tally.get(chain.cause, 0) + 1
-            wants[chain.name], causes[chain.name] = self._want(chain), chain.cause
+            wants[chain.name], causes[chain.name] = chain.want, chain.cause
             self._trigger(chain, Trigger.BEGUN, now)
         refresh, nonce = self.syncs.failures > 0, self.freshness.last_nonce
         return [*self._applied(applied), StartSync(number, wants, causes, refresh, nonce)]
-
-    def _want(self, chain: Chain) -> Want:
-        if chain.state is State.DELTA_DUE:
-            return Want(after=chain.known)
-        # Empty buckets stand for "those that differ": the caller, which has the cache, fills in its own digests.
-        return Want(buckets={}) if chain.repair else Want()
 
     def _caught_up(self, chain: Chain, delta: Delta, store: Point, at: AnswerTime, now: float) -> list[Effect]:
         known = chain.known
         assert known is not None, "a delta was asked without a point"
         applied: list[Link] = []
         trigger = Trigger.BEHIND
+        news = (link.point.position for link in delta.links if link.point.position > known.position)
+        if not at.relayed and self.freshness.denies(chain.name, store, self.syncs.begun, next(news, None)):
+            self._reached_store = None
         if delta.head.position >= known.position:
             if at.relayed and delta.head != known:
                 chain.answered = delta.head, max(at.earliest, at.applied)
@@ -575,6 +577,8 @@ class Tracker:
 
     def _replaced(self, chain: Chain, full: Full, store: Point, at: AnswerTime, now: float) -> list[Effect]:
         before, source, reached = chain.known, chain.source, chain.known_at
+        if not at.relayed:  # a relay's answer may be older than what a publisher stated
+            self.freshness.denies(chain.name, store, self.syncs.begun)
         chain.jump(full.head, now)
         self._reached_store = None
         fresh = self.freshness.of[chain.name]
@@ -623,10 +627,6 @@ class Tracker:
         if not chain.frozen:  # else all its objects, or differing buckets, are to be read anyway
             chain.repair = True
             self._trigger(chain, Trigger.MISMATCHED, now)
-
-    def _remember_needs(self, now: float) -> None:
-        if self._due:
-            self.syncs.need(now)
 
     def _trigger(self, chain: Chain, trigger: Trigger, now: float) -> None:
         chain.trigger(trigger)

@@ -22,11 +22,11 @@ class Counters(msgspec.Struct):
     """Times that a chain was read again because the store's history changed."""
     contradicted: int = 0
     """Times that the store contradicted a message: the history does not contain its point, or has another count or
-    digest there."""
+    digest there, or the store is behind the position of its own in a hello."""
     useless: int = 0
     """Readings of differing buckets that a publisher's count or digest caused and that found no difference."""
     quarantined: int = 0
-    """Messages and hellos of publishers that the store had contradicted repeatedly."""
+    """Messages and hellos of publishers that the store had contradicted."""
     unleased: int = 0
     """Messages and hello replies that were not used, because their publisher has no live lease (rule 14)."""
     foreign_store: int = 0

@@ -63,7 +63,7 @@ def log_step(outcome: StepResult, journal: ReplicaJournal | None) -> None:
         log_foreign_publisher(outcome.foreign)
     if journal is not None:
         journal.quarantined(outcome.quarantined)
-    log_quarantined(outcome.quarantined, "counts or digests that the database contradicts")
+    log_quarantined(outcome.quarantined, "counts, digests, changes or positions that the database denies")
 
 
 def log_foreign_publisher(found: ForeignPublisher) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from pubsub_lib.core.history_change import HistoryChange
-from pubsub_lib.core.quarantine import CONTRADICTIONS, SECONDS, Publisher
+from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.logs import fields, logger
 
 _log = logger(__name__, limited=False)
@@ -36,12 +36,10 @@ def log_quarantined(publishers: Iterable[Publisher], what: str) -> None:
     """Log one error for each publisher that is not used from now on. ``what``: what it sent."""
     for service, uuid in publishers:
         _log.error(
-            "the publisher %r with the UUID %s sent %s %d times; its messages are not used for %d s: if no backup was "
-            "restored, find the program that uses this UUID",
+            "the publisher %r with the UUID %s sent %s; its messages are not used: if the database lost no commits, "
+            "find the program with this UUID, or the worker that lied to it (pubsub-db status --replica: how long)",
             service,
             uuid,
             what,
-            CONTRADICTIONS,
-            SECONDS,
             extra=fields(service=service, uuid=uuid),
         )

@@ -216,7 +216,7 @@ class ReplicaJournal:
             )
 
     def quarantined(self, publishers: Iterable[Publisher]) -> None:
-        """These publishers' counts or digests were false repeatedly."""
+        """These publishers are not used from now on, because of something else than an undone point."""
         for service, uuid in publishers:
             self._journal.note("contradicted", service=service, uuid=uuid, cause="quarantined")
 

@@ -102,7 +102,7 @@ class Status(msgspec.Struct, frozen=True):
         """Received messages that were dropped, by reason. The driver: ``truncated``, ``oversized``, ``version``,
         ``foreign`` (of another program), ``overflow`` (its queue was full). The tracker: ``old`` (known already),
         ``other_history`` (of another history of the store), ``overflowed`` (too many waited), ``unsubscribed``,
-        ``quarantined`` (of publishers that the store had contradicted repeatedly), ``foreign_store`` (of publishers of
+        ``quarantined`` (of publishers that the store had contradicted), ``foreign_store`` (of publishers of
         another store).
         """
         counters = self.counters

@@ -123,7 +123,7 @@ def test_rule_14_changes_of_a_squatter_are_undone_and_then_not_used(host: Host) 
         try:
             assert poll(lambda: replica.get("item", "planted") is not None, LONG), "the attack does not work"
             assert poll(lambda: replica.status().dropped["quarantined"] > 0, LONG), "it goes on for ever"
-            assert replica.status().counters.contradicted >= 3
+            assert replica.status().counters.contradicted >= 1
             assert poll(lambda: replica.get("item", "planted") is None, LONG)
             sent, until = squatter.sent, time.monotonic() + SECONDS
             wrong = 0

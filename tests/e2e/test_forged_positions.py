@@ -17,7 +17,6 @@ from _processes import poll
 from pubsub_lib import Store
 from pubsub_lib.core import digest
 from pubsub_lib.core.model import Head, Link, Point
-from pubsub_lib.core.quarantine import CONTRADICTIONS, SPACING
 from pubsub_lib.core.timing import anchor_bound
 from pubsub_lib.errors import WaitTimeout
 from tests.e2e.service_host import LONG, Host, Watched, write
@@ -94,6 +93,28 @@ def test_rule_14_position_of_a_hello_without_a_lease_ends_no_wait(host: Host) ->
             rogue.close()
 
 
+@pytest.mark.slow
+def test_rule_14_position_of_a_hello_with_a_lease_ends_waits_only_until_the_next_reading(host: Host) -> None:
+    """The heads are true, so nothing but the position of the store is false."""
+    with followed(host) as (worker, store, watched, head):
+        replica = watched.replica
+        used = secrets.token_hex(16)
+        store.directory.register("api-2", used, "", 1000.0)
+        before = Point(head.point.position - 1, 7)
+        true = Link(TOPIC, before, head.point, [], head.count, head.digest, before, 1, "api-1", 0.0)
+        rogue = Squatter(beside(host), head, store.store_id, used, FAR, true)
+        try:
+            replica.wait_for(FAR, LONG, topics=(TOPIC,))
+            assert poll(lambda: bool(replica.status().quarantined), LONG), "it is believed for ever"
+            assert [each.uuid for each in replica.status().quarantined] == [used]
+            with pytest.raises(WaitTimeout):
+                replica.wait_for(FAR, WAIT, topics=(TOPIC,))
+            replica.wait_handled(write(worker, 2), LONG, topics=(TOPIC,))
+            assert not watched.differs(store)
+        finally:
+            rogue.close()
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("link", [forged, last_position], ids=["next position", "last position"])
@@ -112,7 +133,7 @@ def test_rule_14_rogue_beside_the_service_is_not_used_after_the_bound(
         rogue = Squatter(beside(host), head, store.store_id, used, 0, link(head))
         try:
             assert poll(lambda: replica.get("item", "planted") is not None, LONG), "the attack does not work"
-            bound = CONTRADICTIONS * (SPACING + anchor_bound(host.settings.timing, SYNC, SYNC))
+            bound = anchor_bound(host.settings.timing, SYNC, SYNC)
             until = time.monotonic() + bound + BUSY
             assert poll(lambda: time.monotonic() > until or bool(replica.status().quarantined), LONG)
             assert poll(lambda: replica.get("item", "planted") is None, until - time.monotonic() + BUSY)

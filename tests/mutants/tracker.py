@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         name="late_answer_gives_the_stores_id",
         path="pubsub_lib/core/replica_state.py",
-        before="if syncs.running and number == syncs.number and self.stores",
+        before="if in_time and self.stores",
         after="if self.stores",
         tests=(f"{REPLICA_STATE}::test_late_answer_does_not_change_the_stores_id",),
         wrong="an answer that timed out sets the id of a store that does not exist any more",

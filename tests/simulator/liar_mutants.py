@@ -5,6 +5,8 @@ from typing import Any
 from pubsub_lib.core import unleased_messages
 from pubsub_lib.core.cache import Cache
 from pubsub_lib.core.chain import Chain
+from pubsub_lib.core.excluded_links import ExcludedLinks
+from pubsub_lib.core.freshness import Freshness
 from pubsub_lib.core.handoffs import Handoffs
 from pubsub_lib.core.model import TopicSnapshot
 from pubsub_lib.core.provoked_reads import ProvokedReads
@@ -85,13 +87,30 @@ def waiting_liar_not_accused() -> list[Patch]:
     return [(Tracker, "_drain", _drain)]
 
 
-@mutant("a publisher is excluded at its first contradiction, which a restore may cause", liars=True)
+@mutant("a store that went back accuses honest publishers", liars=True)
 def honest_publisher_excluded() -> list[Patch]:
-    def contradicted(self: Any, publisher: Any, reached: float, now: float) -> bool:
-        self._begin(*publisher, now)
-        return True
+    return [(Quarantine, "excuses", lambda self, reached: False)]
 
-    return [(Quarantine, "contradicted", contradicted)]
+
+@mutant("a publisher is excluded at its third contradiction only, although the leases are known", liars=True)
+def liar_excluded_late() -> list[Patch]:
+    contradicted = Quarantine.contradicted
+
+    def _contradicted(self: Any, publisher: Any, reached: float, now: float) -> bool:
+        self.at_once = False
+        return contradicted(self, publisher, reached, now)
+
+    return [(Quarantine, "contradicted", _contradicted)]
+
+
+@mutant("what an excluded publisher sends is not judged: it is believed again soon", liars=True)
+def excluded_links_not_judged() -> list[Patch]:
+    return [(ExcludedLinks, "false", lambda self, answer, chain: {})]
+
+
+@mutant("the store's position in a hello is believed for ever", liars=True)
+def covered_position_not_judged() -> list[Patch]:
+    return [(Freshness, "denied", lambda self, store, begun, changed: None)]
 
 
 # -- workers -----------------------------------------------------------------------------------------------------------

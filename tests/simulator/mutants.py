@@ -194,12 +194,12 @@ def behind_is_used() -> list[Patch]:
 
 @mutant("a delta is requested from the head of a hello, not from known")
 def delta_from_hello() -> list[Patch]:
-    def _want(self: Any, chain: Any) -> Want:
+    def want(chain: Any) -> Want:
         if chain.state is State.DELTA_DUE:
             return Want(after=chain.heads[-1].point if chain.heads else chain.known)
         return Want()
 
-    return [(Tracker, "_want", _want)]
+    return [(Chain, "want", property(want))]
 
 
 @mutant("count and digest of the head replace those of the link")
@@ -398,7 +398,7 @@ def sync_proves_its_end() -> list[Patch]:
 
 @mutant("a full sync where a delta would be enough")
 def full_for_delta() -> list[Patch]:
-    return [(Tracker, "_want", lambda self, chain: Want())]
+    return [(Chain, "want", property(lambda self: Want()))]
 
 
 # -- hellos and freshness --------------------------------------------------------------------------------------------
@@ -697,13 +697,13 @@ def handler_queue_unbounded() -> list[Patch]:
 
 @mutant("every full sync reads only the objects that differ")
 def repair_for_full() -> list[Patch]:
-    want = Tracker._want
+    want: Any = Chain.__dict__["want"]
 
-    def _want(self: Any, chain: Any) -> Want:
-        wanted = want(self, chain)
+    def _want(self: Any) -> Want:
+        wanted: Want = want.fget(self)
         return wanted if wanted.after is not None else Want(buckets={})
 
-    return [(Tracker, "_want", _want)]
+    return [(Chain, "want", property(_want))]
 
 
 @mutant("a replica is never called synced")

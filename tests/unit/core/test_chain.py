@@ -5,7 +5,7 @@ import pytest
 from pubsub_lib.core.chain import MAX_HEADS, MAX_RECENT_POINTS, RECENT_POINTS, RECENT_ROUNDS, Chain
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, ZERO, Point
+from pubsub_lib.core.model import ALL, ZERO, Point, Want
 from pubsub_lib.core.transitions import State, Trigger
 from tests.unit.core.builders import History, run_of
 
@@ -164,3 +164,15 @@ def test_rule_r3_reading_behind_a_relays_delta_is_doubted_when_it_may_be_later()
     assert not one.doubts(Point(5, 55), 7.5)
     one.jump(Point(4, 44), 8.0)
     assert not one.doubts(Point(3, 33), 9.0), "a full sync replaces the delta"
+
+
+def test_sync_reads_a_delta_or_buckets_or_everything() -> None:
+    one = chain(known=Point(3, 3))
+    one.trigger(Trigger.RESUMED)
+    assert one.state is State.DELTA_DUE
+    assert one.want == Want(after=Point(3, 3))
+    for trigger in (Trigger.BEGUN, Trigger.INCOMPLETE):
+        one.trigger(trigger)
+    assert one.want == Want()
+    one.repair = True
+    assert one.want == Want(buckets={})

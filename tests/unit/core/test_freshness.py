@@ -5,19 +5,16 @@ from itertools import pairwise
 
 import pytest
 
-from pubsub_lib.core.codec import hello_request_frame
 from pubsub_lib.core.effects import RequestHello
 from pubsub_lib.core.freshness import (
     MAX_PENDING,
     MAX_REQUESTS,
-    REQUEST_BYTES,
-    REQUEST_TOPICS,
     Freshness,
     FreshnessMonitor,
     HeadReading,
-    cut,
 )
 from pubsub_lib.core.model import ALL, EMPTY, ZERO, Heads, Point
+from pubsub_lib.core.request_portions import REQUEST_TOPICS, cut
 from pubsub_lib.core.sequencer import HELLO_TOPICS
 from pubsub_lib.core.transitions import State
 from tests.unit.core.builders import CALM, Bench, History
@@ -98,16 +95,6 @@ def test_rule_06_several_publishers_answer_the_same_request() -> None:
     bench.receive(history.reading(), nonce=nonce, age=0.9)
     bench.receive(history.reading(), nonce=nonce, age=0.1)
     assert bench.staleness() == pytest.approx(0.1)
-
-
-def test_rule_06_request_for_many_topics_is_cut() -> None:
-    topics = tuple(f"{number:04}" + "t" * 251 for number in range(700)) + tuple(map(str, range(1000)))
-    bench = Bench(History(), topics)
-    for request in bench.requests:
-        assert len(request.topics) <= HELLO_TOPICS
-        assert len(hello_request_frame(request.nonce, request.topics)) <= REQUEST_BYTES + 64
-    assert [topic for request in bench.requests for topic in request.topics] == list(topics)
-    assert len({request.nonce for request in bench.requests}) == len(bench.requests)
 
 
 def test_rule_06_reply_to_a_portion_ends_the_wait_of_its_topics_only() -> None:
@@ -452,3 +439,72 @@ def test_rule_r5_reading_of_the_store_does_not_count_as_the_parents_proof() -> N
     assert freshness.unheard(bench.now) > CALM.stale_after
     bench.receive(history.reading(), nonce=bench.ask().nonce)
     assert freshness.unheard(bench.now) == 0.0
+
+
+LIAR = ("api-1", "2" * 32)
+
+
+def covered(position: int, at: float = 1.0, source: tuple[str, str] | None = LIAR) -> FreshnessMonitor:
+    """A chain that a publisher stated to be complete up to a position."""
+    live = FreshnessMonitor(CALM, random.Random(1), 0.0)
+    live.add("t", 0.0)
+    live.of["t"].count(HeadReading(at, Point(position, 9), source is not None, at, source), at)
+    return live
+
+
+@pytest.mark.parametrize(
+    ("position", "changed", "denied"),
+    [(11, None, True), (10, None, False), (10, 11, False), (10, 10, True), (10, 8, True), (2**62, None, True)],
+)
+def test_rule_14_reading_denies_a_covered_position(position: int, changed: int | None, denied: bool) -> None:
+    """Beyond the store's own, or with a change of the topic before it that the replica did not have."""
+    live = covered(position)
+    assert live.denies("t", Point(10, 1), 2.0, changed) == denied
+    assert live.denied == ([(LIAR, 1.0)] if denied else [])
+    assert live.of["t"].covered == (0 if denied else position)
+    assert not live.denies("t", Point(10, 1), 2.0, changed), "once"
+
+
+def test_rule_14_what_was_stated_after_the_reading_began_is_not_denied() -> None:
+    live = covered(11, at=2.5)
+    assert not live.denies("t", Point(10, 1), 2.0)
+    assert live.of["t"].covered == 11
+
+
+def test_rule_14_position_that_the_store_itself_gave_accuses_no_publisher() -> None:
+    live = covered(11, source=None)
+    assert not live.denies("t", Point(10, 1), 2.0)
+    assert live.denied == []
+
+
+def test_rule_14_denied_position_does_not_return_by_a_pending_reading() -> None:
+    live = covered(11)
+    fresh = live.of["t"]
+    for point, store in ((Point(5, 1), 11), (Point(6, 1), 9)):
+        fresh.pending[point] = HeadReading(1.0, Point(store, 9), True, 1.0, LIAR)
+    live.denies("t", Point(10, 1), 2.0)
+    assert [*fresh.pending] == [Point(6, 1)]
+
+
+def test_rule_14_nothing_that_a_contradicted_publisher_stated_counts_any_more() -> None:
+    live = covered(11)
+    live.add("u", 0.0)
+    other = ("api-2", "3" * 32)
+    live.of["u"].count(HeadReading(1.0, Point(9, 9), True, 1.0, other), 1.0)
+    for fresh in live.of.values():
+        fresh.pending = {Point(5, 1): HeadReading(1.0, Point(5, 1), True, 1.0, LIAR),
+                         Point(6, 1): HeadReading(1.0, Point(6, 1), True, 1.0, other)}  # fmt: skip
+    assert not live.is_polling(2.0)
+    live.distrust([LIAR], 2.0)
+    assert live.is_polling(2.0)
+    assert (live.of["t"].covered, live.of["u"].covered) == (0, 9)
+    assert all([*fresh.pending] == [Point(6, 1)] for fresh in live.of.values())
+
+
+def test_better_store_of_two_readings_of_one_head_keeps_its_publisher() -> None:
+    live = covered(1)
+    history, bench = following()
+    chain, fresh, head = bench.tracker.chain("t"), live.of["t"], Point(history.point.position + 5, 5)
+    fresh.add_reading(chain, head, HeadReading(1.0, Point(20, 1), True, 1.0, LIAR), 1.0)
+    fresh.add_reading(chain, head, HeadReading(2.0, Point(19, 1), True, 2.0, ("api-2", "3" * 32)), 2.0)
+    assert (fresh.pending[head].store, fresh.pending[head].source) == (Point(20, 1), LIAR)

@@ -12,7 +12,7 @@ from pubsub_lib.core.effects import RequestHello, StartSync
 from pubsub_lib.core.history_change import HistoryChange
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Change, Full, Head, Heads, Link, Point
-from pubsub_lib.core.quarantine import CONTRADICTIONS
+from pubsub_lib.core.quarantine import CONTRADICTIONS, FIRST_SECONDS, SECONDS
 from pubsub_lib.core.replica_state import ReplicaState
 from pubsub_lib.core.step_result import StepResult
 from pubsub_lib.core.timing import Timing
@@ -190,6 +190,106 @@ def test_rule_14_publisher_that_is_contradicted_repeatedly_is_not_used() -> None
     assert replica.shown() == replica.stored(), "the store is polled"
     (excluded,) = [change.quarantined for change in replica.notices() if change.quarantined]
     assert excluded == (("api-1", UUID),)
+
+
+def test_rule_14_first_contradiction_excludes_a_publisher_with_a_lease() -> None:
+    replica = Deceived("t")
+    replica.results += replica.state.directory_read([UUID], replica.now)
+    replica.receive(forged(replica.history, "t", "planted"))
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    (excluded,) = [change.quarantined for change in replica.notices() if change.quarantined]
+    assert excluded == (("api-1", UUID),)
+    replica.receive(forged(replica.history, "t", "planted"))
+    assert replica.shown() == replica.stored(), "not for a moment"
+
+
+def test_rule_14_replica_without_its_publisher_polls_at_once() -> None:
+    replica = Deceived("t")
+    replica.results += replica.state.directory_read([UUID], replica.now)
+    replica.receive(forged(replica.history, "t", "planted"))
+    replica.heads = replica.history.reading()
+    while not replica.state.quarantine.excluded(replica.now):
+        replica.pass_time(0.1)
+    replica.history.one("t", "unsent")
+    replica.pass_time(TIMING.poll_interval + 0.1)
+    assert replica.shown() == replica.stored(), "and not after stale_after"
+
+
+def test_rule_14_publisher_that_lies_on_is_not_used_again() -> None:
+    """Its quarantine would end after a minute, and each lie would be shown until the next verification."""
+    replica = Deceived("t")
+    replica.results += replica.state.directory_read([UUID], replica.now)
+    replica.receive(forged(replica.history, "t", "planted"))
+    replica.pass_time(LATEST + 1.0)
+    for _ in range(int(3 * SECONDS / 20)):
+        replica.receive(forged(replica.history, "t", "planted"))
+        replica.heads = replica.history.reading()
+        assert replica.shown() == replica.stored()
+        replica.pass_time(20.0)
+    assert len([change for change in replica.notices() if change.quarantined]) == 1
+    replica.heads = replica.history.reading()
+    replica.pass_time(2 * SECONDS)
+    replica.receive(replica.history.one("t", "true"))
+    assert replica.shown() == replica.stored(), "without lies for the time of a quarantine, it is used again"
+
+
+def test_rule_14_excluded_publisher_that_sends_the_truth_is_used_after_a_minute() -> None:
+    replica = Deceived("t")
+    replica.results += replica.state.directory_read([UUID], replica.now)
+    replica.receive(forged(replica.history, "t", "planted"))
+    replica.heads = replica.history.reading()
+    replica.pass_time(FIRST_SECONDS / 4)
+    assert replica.state.quarantine.excluded(replica.now)
+    for _ in range(4):
+        replica.take(replica.state.feed(envelope(replica.history.one("t", "true")), replica.now))
+        replica.heads = replica.history.reading()
+        replica.pass_time(FIRST_SECONDS / 4)
+        assert replica.shown() == replica.stored()
+    assert not replica.state.quarantine.excluded(replica.now)
+
+
+@pytest.mark.parametrize("chain", ["t", ALL])
+def test_rule_14_restored_store_excludes_no_publisher(chain: str) -> None:
+    replica = Deceived(chain)
+    replica.results += replica.state.directory_read([UUID], replica.now)
+    replica.history.one("u")
+    replica.pass_time(LATEST + 1.0)  # the verification reads the store's position
+    replica.receive(replica.history.one("t", "lost"))
+    replica.history = replica.history.restored(3)
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert replica.state.tracker.counters.history_changes >= 1
+    assert not replica.state.quarantine.until
+
+
+def test_rule_14_false_position_of_the_store_is_believed_until_the_next_reading() -> None:
+    """True heads, and a position beyond the store's: a wait for a number would end too early, for ever."""
+    replica = Deceived("t")
+    replica.results += replica.state.directory_read([UUID], replica.now)
+    beyond = replica.history.point.position + 1000
+    replica.heads = Heads(Point(beyond, 7), replica.heads.topics)
+    replica.pass_time(TIMING.max_idle_time + 1.0)
+    assert replica.state.tracker.covered() == beyond, "the lie works"
+    replica.pass_time(LATEST)
+    assert replica.state.tracker.covered() == replica.history.point.position
+    assert replica.state.tracker.counters.contradicted >= 1
+    excluded = [publisher for result in replica.results for publisher in result.quarantined]
+    assert excluded == [("api-1", UUID)]
+    for _ in range(30):
+        replica.pass_time(1.0)
+        assert replica.state.tracker.covered() == replica.history.point.position
+
+
+def test_rule_14_withheld_change_contradicts_the_publisher_that_covered_it() -> None:
+    replica = Deceived("t")
+    replica.results += replica.state.directory_read([UUID], replica.now)
+    replica.history.one("t", "withheld")
+    replica.history.one("u")
+    replica.heads = Heads(replica.history.point, replica.heads.topics)
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert [publisher for result in replica.results for publisher in result.quarantined] == [("api-1", UUID)]
 
 
 def test_rule_14_link_that_had_waited_accuses_its_own_publisher() -> None:

@@ -373,7 +373,7 @@ def test_publishers_with_false_digests_are_written_and_logged(tmp_path: Path, ca
     assert (row.service, row.uuid, row.topic, row.position, row.cause) == ("api-1", "f" * 32, "", 0, "quarantined")
     (record,) = caplog.records
     assert "f" * 32 in record.getMessage()
-    assert "counts or digests that the database contradicts 3 times" in record.getMessage()
+    assert "counts, digests, changes or positions that the database denies" in record.getMessage()
     log_step(StepResult(quarantined=[("api-1", "f" * 32)]), None)
 
 
