@@ -6,6 +6,7 @@ A *proof* of a chain is a time on the replica's own clock at which the store's h
 import random
 from collections.abc import Collection, Iterable
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,6 +15,9 @@ from pubsub_lib.core.model import ZERO, Point
 from pubsub_lib.core.quarantine import Publisher
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.verification import Verification
+
+if TYPE_CHECKING:
+    from pubsub_lib.core.answer_time import AnswerTime
 
 NEVER_YET = float("-inf")
 _POSITION = attrgetter("position")
@@ -26,8 +30,8 @@ REQUEST_ROUNDS = 3
 """Number of rounds whose requests are kept. They outlast the replies that count (``Timing.check``)."""
 
 class HeadReading(msgspec.Struct, frozen=True, gc=False):
-    """A reading of the store: at a moment from ``time`` to ``latest`` the chain's head was its dict key, and the
-    store's point ``store``. ``source``: service name and UUID of the publisher that states so; None: of the replica.
+    """A reading of the store: from ``time`` to ``latest``, at a moment, the chain's head was its dict key, and the store's
+    point ``store``. ``source``: service name and UUID of the publisher that states so; None: of the replica.
     """
 
     time: float
@@ -219,15 +223,12 @@ class FreshnessMonitor:
         """The nonce of the last hello request; "" before the first."""
         return next(reversed(self._requests), "")
 
-    def denies(self, chain: str, store: Point, begun: float, changed: int | None = None) -> bool:
-        """Whether a reading of the store, as of :meth:`Freshness.denied`, shows that a publisher's covered position of
-        this chain is false.
-        """
+    def judge(self, chain: str, store: Point, at: "AnswerTime", changed: int | None = None) -> None:
+        """The store was read, as of :meth:`Freshness.denied`. A relay's answer may be older, so it denies nothing."""
         fresh = self.of[chain]
-        received, source = fresh.covered_at, fresh.denied(store, begun, changed)
+        received, source = fresh.covered_at, None if at.relayed else fresh.denied(store, at.earliest, changed)
         if source is not None:
             self.denied.append((source, received))
-        return source is not None
 
     def distrust(self, publishers: Collection[Publisher], now: float) -> None:
         """What these publishers stated does not count any more: poll until another publisher proves."""

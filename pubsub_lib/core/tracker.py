@@ -55,8 +55,8 @@ class Tracker:
         self._reconnection = Reconnection(timing, rng)
         self._hints = StoreHints(timing, rng)
         self._reached_store: Point | None = None
-        """A point of the store up to which all chains were complete. Valid until a chain is added or replaced:
-        otherwise the covered position goes back only when the store does, and then the store's point is another one."""
+        """A point of the store up to which all chains were complete. Valid until a chain is added or replaced: otherwise
+        the covered position goes back only when the store does, or was false; then the store's point is another one."""
         self.gaps = SequenceGaps()
         self.counters = Counters()
 
@@ -216,8 +216,7 @@ class Tracker:
                 chain.repair = chain.undone = chain.source is not None and chain.synced
                 self._trigger(chain, Trigger.INCOMPLETE, now)
                 self.syncs.need_now(now)
-        if self._due:
-            self.syncs.need(now)
+        self._remember_needs(now)
         return effects
 
     def sync_failed(self, number: int, now: float, pause: float | None = None, why: str = "") -> None:
@@ -233,8 +232,7 @@ class Tracker:
         for chain in self._chains.values():
             if chain.state in SYNCING:
                 self._trigger(chain, Trigger.FAILED, now)
-        if self._due:
-            self.syncs.need(now)
+        self._remember_needs(now)
 
     def mismatched(self, topic: str, now: float, *, by_link: bool = False, waited: bool = False) -> None:
         """Count or digest of a topic differ after a link or a sync (rule 10): fetch the differing buckets. After a
@@ -553,9 +551,8 @@ class Tracker:
         assert known is not None, "a delta was asked without a point"
         applied: list[Link] = []
         trigger = Trigger.BEHIND
-        news = (link.point.position for link in delta.links if link.point.position > known.position)
-        if not at.relayed and self.freshness.denies(chain.name, store, self.syncs.begun, next(news, None)):
-            self._reached_store = None
+        changed = next((link.point.position for link in delta.links if link.point.position > known.position), None)
+        self.freshness.judge(chain.name, store, at, changed)
         if delta.head.position >= known.position:
             if at.relayed and delta.head != known:
                 chain.answered = delta.head, max(at.earliest, at.applied)
@@ -577,8 +574,7 @@ class Tracker:
 
     def _replaced(self, chain: Chain, full: Full, store: Point, at: AnswerTime, now: float) -> list[Effect]:
         before, source, reached = chain.known, chain.source, chain.known_at
-        if not at.relayed:  # a relay's answer may be older than what a publisher stated
-            self.freshness.denies(chain.name, store, self.syncs.begun)
+        self.freshness.judge(chain.name, store, at)
         chain.jump(full.head, now)
         self._reached_store = None
         fresh = self.freshness.of[chain.name]
@@ -627,6 +623,10 @@ class Tracker:
         if not chain.frozen:  # else all its objects, or differing buckets, are to be read anyway
             chain.repair = True
             self._trigger(chain, Trigger.MISMATCHED, now)
+
+    def _remember_needs(self, now: float) -> None:
+        if self._due:
+            self.syncs.need(now)
 
     def _trigger(self, chain: Chain, trigger: Trigger, now: float) -> None:
         chain.trigger(trigger)

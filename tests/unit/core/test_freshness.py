@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from pubsub_lib.core.answer_time import AnswerTime
 from pubsub_lib.core.effects import RequestHello
 from pubsub_lib.core.freshness import (
     MAX_PENDING,
@@ -442,6 +443,7 @@ def test_rule_r5_reading_of_the_store_does_not_count_as_the_parents_proof() -> N
 
 
 LIAR = ("api-1", "2" * 32)
+READ = AnswerTime(2.0, 2.0, 1)
 
 
 def covered(position: int, at: float = 1.0, source: tuple[str, str] | None = LIAR) -> FreshnessMonitor:
@@ -459,21 +461,30 @@ def covered(position: int, at: float = 1.0, source: tuple[str, str] | None = LIA
 def test_rule_14_reading_denies_a_covered_position(position: int, changed: int | None, denied: bool) -> None:
     """Beyond the store's own, or with a change of the topic before it that the replica did not have."""
     live = covered(position)
-    assert live.denies("t", Point(10, 1), 2.0, changed) == denied
+    live.judge("t", Point(10, 1), READ, changed)
     assert live.denied == ([(LIAR, 1.0)] if denied else [])
     assert live.of["t"].covered == (0 if denied else position)
-    assert not live.denies("t", Point(10, 1), 2.0, changed), "once"
+    live.judge("t", Point(10, 1), READ, changed)
+    assert len(live.denied) == denied, "once"
 
 
 def test_rule_14_what_was_stated_after_the_reading_began_is_not_denied() -> None:
     live = covered(11, at=2.5)
-    assert not live.denies("t", Point(10, 1), 2.0)
+    live.judge("t", Point(10, 1), READ)
+    assert live.denied == []
+    assert live.of["t"].covered == 11
+
+
+def test_rule_14_answer_of_a_relay_denies_nothing() -> None:
+    live = covered(11)
+    live.judge("t", Point(10, 1), AnswerTime(2.0, 2.0, 1, relayed=True))
+    assert live.denied == []
     assert live.of["t"].covered == 11
 
 
 def test_rule_14_position_that_the_store_itself_gave_accuses_no_publisher() -> None:
     live = covered(11, source=None)
-    assert not live.denies("t", Point(10, 1), 2.0)
+    live.judge("t", Point(10, 1), READ)
     assert live.denied == []
 
 
@@ -482,7 +493,7 @@ def test_rule_14_denied_position_does_not_return_by_a_pending_reading() -> None:
     fresh = live.of["t"]
     for point, store in ((Point(5, 1), 11), (Point(6, 1), 9)):
         fresh.pending[point] = HeadReading(1.0, Point(store, 9), True, 1.0, LIAR)
-    live.denies("t", Point(10, 1), 2.0)
+    live.judge("t", Point(10, 1), READ)
     assert [*fresh.pending] == [Point(6, 1)]
 
 
