@@ -3,6 +3,8 @@
 import errno
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -424,6 +426,38 @@ def test_connections_above_the_maximum_are_closed(lone: Settings, monkeypatch: p
         assert greet(first, lone) == host_messages.Welcome()
         assert second.recv(10) == b""
         assert server.counters()["refused"] == 1
+
+
+OTHER_USER = 65534
+STRANGER = f"""
+import os, socket, sys
+os.chdir(sys.argv[1])  # the folders above are closed to other users
+os.setgroups([])
+os.setgid({OTHER_USER})
+os.setuid({OTHER_USER})
+with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+    client.settimeout(30)
+    client.connect(sys.argv[2])
+    print(client.recv(1))
+"""
+"""A program of another user, which connects and prints the first byte that it receives."""
+
+
+def test_connection_of_another_user_is_closed_although_the_permissions_admit_it(lone: Settings) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a program of another user")
+    path = socket_of(lone)
+    with serving(lone) as server:
+        stranger = [sys.executable, "-I", "-S", "-c", STRANGER, str(path.parent), path.name]
+        denied = subprocess.run(stranger, capture_output=True, text=True, timeout=LONG, check=False)
+        assert "PermissionError" in denied.stderr
+        path.parent.chmod(0o755)
+        path.chmod(0o666)
+        refused = subprocess.run(stranger, capture_output=True, text=True, timeout=LONG, check=False)
+        assert (refused.stdout, refused.stderr) == ("b''\n", "")
+        assert server.counters()["refused"] == 1
+        with connected(lone) as own:
+            assert greet(own, lone) == host_messages.Welcome()
 
 
 def test_socket_has_one_service_and_is_private(lone: Settings) -> None:
