@@ -12,7 +12,7 @@ from pubsub_lib.config.service import ServiceSettings
 from pubsub_lib.store import migration, schema
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 ANCHOR = re.compile(r"\]\(((?:[^)#\s]+\.md)?)#([^)\s]+)\)")
@@ -153,3 +153,13 @@ def test_each_attack_names_a_test_that_exists() -> None:
     assert len(named) == len(re.findall("^- ", page, re.MULTILINE)) >= 50
     for path, function in named:
         assert f"def {function}(" in (ROOT / path).read_text(), function
+
+
+def test_security_policy_has_a_contact_a_time_and_the_versions_that_get_fixes() -> None:
+    policy = (ROOT / "SECURITY.md").read_text()
+    assert 'privately, by the "Report a vulnerability" button' in policy
+    assert re.search(r"A maintainer answers within a \w+\.", policy)
+    unreleased = not re.search(r"^## \[?\d", changelog := (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert ("No version has been released yet, so only the main branch gets fixes." in policy) == unreleased
+    assert ("released yet" in " ".join(changelog.split())) == unreleased
+    assert "`SECURITY.md`" in (ROOT / "docs/security.md").read_text()

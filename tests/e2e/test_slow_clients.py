@@ -1,5 +1,6 @@
-"""Slow clients hold the connections of a service's HTTP endpoint, and its supervisor is answered all the time."""
+"""Slow clients hold the connections of an HTTP endpoint, and its supervisor is answered all the time."""
 
+import json
 import socket
 import threading
 import time
@@ -9,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from _processes import poll
+from _processes import free_port, poll
 
 from pubsub_lib.http_limits import MAX_CONNECTIONS, REQUEST_TIMEOUT
-from tests.e2e.service_host import LONG, Host
+from tests.e2e.service_host import LONG, Host, answer, order, write
 from tests.unit.test_http_server import ready_status
 
 SECONDS: Final = 4 * REQUEST_TIMEOUT
@@ -70,20 +71,44 @@ def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
 @pytest.mark.slow
 def test_ready_of_a_service_is_true_and_answered_while_slow_clients_hold_its_connections(host: Host) -> None:
     service = host.service()
-    attack = Attack(host.metrics_port)
+    must_answer(host.metrics_port)
+    assert service.poll() is None
+    assert poll(host.is_ready, LONG)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_ready_of_a_controller_is_true_and_answered_while_slow_clients_hold_its_connections(
+    tmp_path: Path, sqlite_url: str
+) -> None:
+    host = Host(tmp_path, sqlite_url, replica_metrics_port=(port := free_port()))
+    try:
+        host.service()
+        worker, controller = host.worker(), host.controller()
+        assert answer(controller) == "synced\n"
+        must_answer(port)
+        assert controller.poll() is None
+        order(controller, write(worker, 2))
+        assert len(json.loads(answer(controller))) == 2, "it goes on"
+        assert ready_status(port) == 200
+    finally:
+        host.close()
+
+
+def must_answer(port: int) -> None:
+    """Check the answers of ``/ready`` at this port while slow clients hold its connections."""
+    attack = Attack(port)
     try:
         assert poll(lambda: attack.begun > MAX_CONNECTIONS + 8, LONG), "some were cut off"
         begun, answers, slowest = attack.begun, [], 0.0
         until = time.monotonic() + SECONDS
         while (asked := time.monotonic()) < until:
-            answers.append(ready_status(host.metrics_port))
+            answers.append(ready_status(port))
             slowest = max(slowest, time.monotonic() - asked)
             time.sleep(PROBE)
         assert set(answers) <= {200, None}, "None: this program paused, and looked like a slow client"
         assert answers.count(200) > ANSWERS
         assert slowest < LATE
         assert attack.begun > begun + MAX_CONNECTIONS, "the attack went on"
-        assert service.poll() is None
     finally:
         attack.close()
-    assert poll(host.is_ready, LONG)
