@@ -30,8 +30,8 @@ REQUEST_ROUNDS = 3
 """Number of rounds whose requests are kept. They outlast the replies that count (``Timing.check``)."""
 
 class HeadReading(msgspec.Struct, frozen=True, gc=False):
-    """A reading of the store: from ``time`` to ``latest``, at a moment, the chain's head was its dict key, and the store's
-    point ``store``. ``source``: service name and UUID of the publisher that states so; None: of the replica.
+    """A reading of the store: at a moment from ``time`` to ``latest`` the chain's head was its dict key, and the
+    store's point ``store``. ``source``: service name and UUID of the publisher that states so; None: of the replica.
     """
 
     time: float

@@ -55,8 +55,8 @@ class Tracker:
         self._reconnection = Reconnection(timing, rng)
         self._hints = StoreHints(timing, rng)
         self._reached_store: Point | None = None
-        """A point of the store up to which all chains were complete. Valid until a chain is added or replaced: otherwise
-        the covered position goes back only when the store does, or was false; then the store's point is another one."""
+        """A point of the store up to which all chains were complete. Valid until a chain is added or replaced: else the
+        covered position goes back only when the store does, or was false; then the store's point is another one."""
         self.gaps = SequenceGaps()
         self.counters = Counters()
 
