@@ -28,18 +28,15 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     run = commands.add_parser("run", help="audit journals and print the result")
     _add_journals(run, "their store is read, too")
-    run.add_argument(
-        "--store",
-        metavar="URL",
-        help="also read changelog and objects of this database; a URL with a password belongs in a --config-file",
-    )
+    _add_store(run)
     _add_expect(run)
     run.add_argument("--out", type=Path, metavar="FOLDER", help="folder for the tables and the summary")
     run.add_argument("--csv", action="store_true", help="also write each table of --out as a CSV file")
     of_lake.add_append_options(run)
     _add_settings(run)
     following = commands.add_parser("follow", help="audit journals while they grow: print each window when it closes")
-    _add_journals(following, "journal_folder and the times are used, from which the bound follows")
+    _add_journals(following, "their store is read, too, each time when windows close")
+    _add_store(following)
     _add_expect(following)
     command.add_options(following)
     of_lake.add_append_options(following)
@@ -79,6 +76,14 @@ def _add_journals(command: argparse.ArgumentParser, also: str) -> None:
         type=Path,
         metavar="FILE",
         help=f"the INI file of the programs that wrote the journals; {also}",
+    )
+
+
+def _add_store(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--store",
+        metavar="URL",
+        help="also read changelog and objects of this database; a URL with a password belongs in a --config-file",
     )
 
 

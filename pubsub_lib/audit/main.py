@@ -94,7 +94,9 @@ def _command(options: argparse.Namespace) -> int:
         configured = _configured(options)
         folders = journals.folders_by_domain(options.journals)
         options.expected = _expected(options, folders)
-        return command.run(options, _settings(options, configured), folders)
+        database = _database(options, configured)
+        _check_one_database(database, folders)
+        return command.run(options, _settings(options, configured), folders, database)
     if options.command == show.NAME:
         return show.run(options)
     if options.command == "prepare":
@@ -276,9 +278,13 @@ def _opened(
         return nullcontext()
     from pubsub_lib.audit.ingest.store_journal import StoreSide
 
-    if len(folders) != 1:
-        raise ConfigError(f"--store names one database, but the journals have {len(folders)} domains; audit each alone")
+    _check_one_database(database, folders)
     return StoreSide(database)
+
+
+def _check_one_database(database: Settings | str, folders: Mapping[str, Sequence[Path]]) -> None:
+    if database and len(folders) != 1:
+        raise ConfigError(f"--store names one database, but the journals have {len(folders)} domains; audit each alone")
 
 
 if __name__ == "__main__":

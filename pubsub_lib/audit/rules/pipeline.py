@@ -79,10 +79,11 @@ def audit(
     fast_path_from: int = FAST_PATH_FROM,
     torn: DataFrame | None = None,
     listed: Mapping[str, Listing] | None = None,
+    until: Mapping[str, int] | None = None,
 ) -> Tables:
     """Plan the tables; reading them runs the jobs. ``rows``: journals' records, each once, with ``domain``. ``torn``:
     ``domain``, ``run`` and number (``last``) of each last record behind which bytes or files were not read. ``listed``:
-    when the folders of each domain were listed.
+    when the folders of each domain were listed. ``until``: later windows of a domain are not closed.
 
     Tables that several others need are computed at once: planning nested plans takes longer than reading little data.
     """
@@ -97,7 +98,7 @@ def audit(
     runs = base_tables.runs(overview, rows)
     runs = runs if torn is None else run_ends.with_torn_ends(runs, torn)
     runs = settled(run_ends.with_ends(runs, listed or {}, settings))
-    domains = settled(base_tables.domains(runs, settings))
+    domains = settled(run_ends.closed_at_most(base_tables.domains(runs, settings), until or {}))
     without_objects = narrowed(rows.filter(F.col("kind") != "object"))
     split = branches.split(without_objects, events, overview, runs, of_runs, settings)
     known = _known(split, kinds, domains, settings, of_runs)

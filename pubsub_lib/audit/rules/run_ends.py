@@ -63,6 +63,18 @@ def known_until(listed: Mapping[str, Listing]) -> Column:
     return until
 
 
+def closed_at_most(domains: DataFrame, until: Mapping[str, int]) -> DataFrame:
+    """The domains, whose windows are closed ``until`` these times at the latest. A follower knows of runs of which the
+    pipeline has no record yet.
+    """
+    if not until:
+        return domains
+    limit = F.lit(FOREVER)
+    for domain, end in sorted(until.items()):
+        limit = F.when(F.col("domain") == domain, F.lit(end)).otherwise(limit)
+    return domains.withColumn("closed_until", F.least("closed_until", limit))
+
+
 def with_torn_ends(runs: DataFrame, torn: DataFrame) -> DataFrame:
     """The runs, with a gap at the end of those whose last record is one (``last``) of ``torn``."""
     in_order = Window.partitionBy("domain", "side", "name", "host").orderBy("first_wall", "run")

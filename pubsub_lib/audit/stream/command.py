@@ -6,9 +6,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,20 +17,22 @@ from pubsub_lib.audit.lake import folder as lake
 from pubsub_lib.audit.lake.command import check_append_options
 from pubsub_lib.audit.option_types import seconds
 from pubsub_lib.audit.report.report import new_folder
-from pubsub_lib.audit.report.summary import INCOMPLETE
-from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.session import first_line, session, tuning
 from pubsub_lib.audit.stream import windows
 from pubsub_lib.audit.stream.feed import Feed
+from pubsub_lib.audit.stream.findings import last_findings
+from pubsub_lib.audit.stream.followed_store import FollowedStore
 from pubsub_lib.audit.stream.intake import Intake
 from pubsub_lib.audit.stream.judge import spark_judge
 from pubsub_lib.audit.stream.loop import AuditLoop, Round
+from pubsub_lib.audit.stream.output import Output
 from pubsub_lib.audit.stream.tables import Stream
-from pubsub_lib.audit.stream.windows import Closed
 from pubsub_lib.command import streams
 from pubsub_lib.command.exit_codes import CLOSED_PIPE
 from pubsub_lib.command.stop_signal import StopSignal
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.errors import ConfigError, JournalError, StoreError
+from pubsub_lib.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,10 +56,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[str, Sequence[Path]]) -> int:
-    """Follow until a signal arrives (with ``--once``: one round). Returns the exit code of all closed windows.
+def run(
+    options: argparse.Namespace, settings: AuditSettings, folders: Mapping[str, Sequence[Path]],
+    database: Settings | str = "",
+) -> int:  # fmt: skip
+    """Follow until a signal arrives (with ``--once``: one round). Returns the exit code of all closed windows and of
+    the last findings. ``database``: that of the store of the one domain; "": without a store.
 
-    Blocks. Raises ConfigError for invalid options and for a checkpoint that does not fit. Call it in the main thread.
+    Blocks. Raises ConfigError for invalid options and for a checkpoint that does not fit, and StoreError when the store
+    cannot be opened. Call it in the main thread.
     """
     for name in ("every", "patience"):
         if getattr(options, name) < 0:
@@ -89,7 +93,7 @@ def run(options: argparse.Namespace, settings: AuditSettings, folders: Mapping[s
         options=tuning(size_of(folders)) if options.once else None,
     )
     try:
-        return _run(options, settings, folders, checkpoint, spark)
+        return _run(options, settings, folders, checkpoint, spark, database)
     finally:
         if ours:
             _stop(spark)
@@ -104,19 +108,23 @@ def _stop(spark: "SparkSession") -> None:
 
 def _run(
     options: argparse.Namespace, settings: AuditSettings, folders: Mapping[str, Sequence[Path]], checkpoint: Path,
-    spark: "SparkSession",
+    spark: "SparkSession", database: Settings | str,
 ) -> int:  # fmt: skip
     with usable(checkpoint):
         stream = Stream(spark, checkpoint)
         intake = Intake(folders, stream.spool, options.patience)
-        judge = spark_judge(spark, settings, options.out, stream)
-        loop = AuditLoop(stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000, options.expected)
+        store = FollowedStore(database, checkpoint) if database else None
+        judge = spark_judge(spark, settings, options.out, stream, store)
+        loop = AuditLoop(
+            stream, intake, judge, settings, checkpoint, lambda: time.time_ns() // 1000, options.expected,
+            store=store is not None,
+        )  # fmt: skip
     try:
         with usable(options.out):
             until = loop.closed_until
             there = windows.written(options.out)
             before = [each for each in there if each.window < until.get(each.domain, each.window)]
-            output = Output(before, options.format == "json", settings)
+            output = Output(before, options.format == "json", settings, last_findings(options.out))
             feed = None
             if options.append:
                 feed = Feed(options.append, options.out, checkpoint, settings, spark, options.keep_days)
@@ -132,7 +140,7 @@ def _run(
         loop.close()
     try:
         # The last round may have failed after it wrote windows.
-        output.count(windows.written(options.out))
+        output.count(windows.written(options.out), last_findings(options.out))
     except OSError as error:
         output.broken = True
         what = error.filename or options.out
@@ -158,6 +166,10 @@ def _round(loop: AuditLoop, output: "Output", out: Path, feed: Feed | None = Non
             "less --memory or add memory; start follow again, no result is lost"
         )
         return False
+    except (StoreError, JournalError) as error:
+        output.behind = True
+        output.problem(f"{error}; windows wait, and the round is retried")
+        return True
     except OSError as error:
         output.behind = True
         output.problem(f"{error.filename or 'a file'} cannot be used ({error.strerror or error}); it is retried")
@@ -206,87 +218,3 @@ def _print(found: Round, output: "Output", out: Path) -> bool:
         )
         return False
     return True
-
-
-class Output:
-    """Prints closed windows to stdout and problems to stderr, and computes the exit code."""
-
-    def __init__(self, before: Sequence[Closed], as_json: bool, settings: AuditSettings) -> None:
-        self._known: dict[tuple[str, int], tuple[int, int]] = {}
-        """The last revision of each window, and its exit code."""
-        self.count(before)
-        self._json = as_json
-        self._settings = settings
-        self._waiting: Mapping[str, tuple[str, int | None]] = {}
-        self.broken = False
-        self._unread = False
-        self.behind = True
-        """Whether windows were written by a round that did not end."""
-
-    def count(self, windows: Sequence[Closed]) -> None:
-        """Add the exit codes of windows. The last revision of a window counts."""
-        for closed in windows:
-            self._known[closed.key] = closed.revision, closed.exit_code
-
-    def with_missed(self, closed: Sequence[Closed], there: Sequence[Closed]) -> list[Closed]:
-        """The windows of a round, after those that are ``there`` and not known."""
-        self.behind = False
-        of_round = {(*each.key, each.revision) for each in closed}
-        known = of_round | {(*key, revision) for key, (revision, _) in self._known.items()}
-        return [*(each for each in there if (*each.key, each.revision) not in known), *closed]
-
-    @property
-    def _code(self) -> int:
-        return reduce(or_, (code for _, code in self._known.values()), 0)
-
-    def exit_code(self, problems: Sequence[str]) -> int:
-        """The exit code of all closed windows; incomplete when a file could not be read, or no window is closed."""
-        incomplete = problems or self.broken or self._unread or not self._known
-        return self._code | INCOMPLETE if incomplete else self._code
-
-    def round(self, one: Round) -> None:
-        """Print the result of a round. Raises OSError when the output cannot be written; the windows count anyway."""
-        lines = []
-        for closed in one.closed:
-            self.count([closed])
-            lines.append(self._line(closed))
-        for problem in (*one.notes, *one.problems):
-            self.problem(problem)
-        for line in lines:
-            print(line, flush=True)  # noqa: T201
-        for domain, (run, until) in one.waiting.items():
-            if self._waiting.get(domain, ("", None))[0] != run:
-                known = "no record is known yet" if until is None or until < 0 else f"known until {_time(until)}"
-                print(f"pubsub-audit: windows{_of(domain)} wait for the run {run} ({known})", file=sys.stderr)  # noqa: T201
-        self._waiting = one.waiting
-
-    def unread(self, young: Sequence[Path]) -> None:
-        """Print which files the only round did not read. A later command may read them, so this is no problem of it."""
-        self._unread = bool(young)
-        for path in young:
-            self.problem(f"{path} may still be copied and was not read; follow again, or give a shorter --patience")
-
-    def problem(self, sentence: str) -> None:
-        """Print one sentence to stderr."""
-        print(f"pubsub-audit: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
-
-    def _line(self, closed: Closed) -> str:
-        if self._json:
-            return msgspec.json.encode({**msgspec.to_builtins(closed), "exit_code_so_far": self._code}).decode()
-        end = _time(closed.window + self._settings.window)
-        balance = msgspec.to_builtins(closed.balance)
-        sums = " + ".join(f"{number} {name}" for name, number in balance.items() if name != "expected")
-        wrong = f"{closed.anomalies} anomal{'y' if closed.anomalies == 1 else 'ies'}"
-        revised = f" (revision {closed.revision})" if closed.revision > 1 else ""
-        return (
-            f"{_time(closed.window)} to {end}{_of(closed.domain)}{revised}: {balance['expected']} expected = {sums}; "
-            f"{wrong}; exit code so far {self._code}"
-        )
-
-
-def _of(domain: str) -> str:
-    return f" of {domain}" if domain else ""
-
-
-def _time(micros: int) -> str:
-    return f"{datetime.fromtimestamp(micros // SECOND, UTC):%Y-%m-%d %H:%M:%S}.{micros % SECOND // 1000:03d}"

@@ -15,6 +15,7 @@ import msgspec
 from pubsub_lib.audit.durable import write_whole
 from pubsub_lib.audit.ingest.expected import Expected
 from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.stream.findings import Findings
 from pubsub_lib.audit.stream.intake import Coming, Intake, Look
 from pubsub_lib.audit.stream.judge import Judge, Judged
 from pubsub_lib.audit.stream.part_clocks import every_part, with_right_times
@@ -56,6 +57,8 @@ class State(msgspec.Struct):
     """Problems that no finished round has returned."""
     missing: dict[str, dict[str, str]] = {}
     """Per domain and kind the problems of the last closing (:class:`~pubsub_lib.audit.report.summary.Problem`)."""
+    store: bool = False
+    """Whether windows were closed with the store."""
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -69,6 +72,7 @@ class Round(msgspec.Struct, frozen=True):
     waiting: Mapping[str, tuple[str, int | None]]
     notes: Sequence[str] = ()
     young: Sequence[Path] = ()
+    findings: Sequence[Findings] = ()
 
 
 class AuditLoop:
@@ -76,14 +80,16 @@ class AuditLoop:
 
     def __init__(
         self, stream: Stream, intake: Intake, judge: Judge, settings: AuditSettings, checkpoint: Path,
-        now: Callable[[], int], expected: Sequence[tuple[str, str]] = (),
+        now: Callable[[], int], expected: Sequence[tuple[str, str]] = (), *, store: bool = False,
     ) -> None:  # fmt: skip
         """``now``: the wall clock in microseconds. ``expected``: side and name of each participant that must have a
-        journal. Raises ConfigError when another follower uses this checkpoint, or when it was made with other settings.
+        journal. ``store``: whether the judge reads the store. Raises ConfigError when another follower uses this
+        checkpoint, or when it was made with other settings, or with the store and is now used without it.
         """
         self._stream, self._intake, self._judge = stream, intake, judge
         self._settings = settings
         self._expected = Expected(expected)
+        self._store = store
         self._now = now
         self._path = checkpoint / _STATE
         self._lock = _locked(checkpoint)
@@ -108,6 +114,8 @@ class AuditLoop:
                 f"{self._path.parent} was made with other settings ({state.settings}); use these settings, or name "
                 "another --checkpoint and another --out"
             )
+        if state.store and not self._store:  # its windows would be judged again, without the commits
+            raise ConfigError(f"{self._path.parent} was made with --store; give it again, or name another --out")
         return state
 
     def close(self) -> None:
@@ -170,7 +178,7 @@ class AuditLoop:
         self._begin(spans, without, parts.good, problems)
         judged = self._judge(files, spans) if spans else Judged(())
         new = [*self._finish(spans, judged), *(self._expected.unreported() if spans or last else ())]
-        return Round(judged.closed, new, waiting, self._stream.noted(), look.young)
+        return Round(judged.closed, new, waiting, self._stream.noted(), look.young, judged.findings)
 
     def _take_in(self) -> Look:
         """Take in new files, and read them. When that fails, the next round reads them."""
@@ -245,6 +253,7 @@ class AuditLoop:
                 closing={of: max(span.end, state.closing.get(of, span.end)) for of, span in spans.items()},
                 expired={of: state.expired.get(of, set()) | runs for of, runs in without.items()},
                 seen={of: {each.stem for each in of_domain} for of, of_domain in parts.items()},
+                store=self._store if spans else state.store,
             )
         self._found.clear()
 

@@ -3,25 +3,26 @@
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from pubsub_lib.audit.main import main
 from pubsub_lib.audit.settings import SECOND, AuditSettings
+from pubsub_lib.audit.stream.findings import folder_of_findings, last_findings
 from pubsub_lib.audit.stream.windows import written
 from pubsub_lib.journal.rows import Row
 from tests.unit.audit import joined_runs
 from tests.unit.audit.arrivals import Arrivals
 from tests.unit.audit.message_variants import VARIANTS
-from tests.unit.audit.oracle import Oracle, Stray, Verdict
-from tests.unit.audit.recorded import session
-from tests.unit.audit.rules.test_pipeline import CASES
+from tests.unit.audit.oracle import Difference, Oracle, StoreFinding, Stray, Verdict
+from tests.unit.audit.rules.test_pipeline import CASES, all_cases
 from tests.unit.audit.scenario import Scenario
-from tests.unit.audit.stream.test_loop import SETTINGS, verdicts_of_follower, without_store
+from tests.unit.audit.stream.test_loop import OF_THE_STORE, SETTINGS, verdicts_of_follower, without_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,17 +37,7 @@ OF_MISSING = [
 """Known answers about participants: each sentence of docs/audit.md, "Exit code", about them."""
 
 
-ALONE = "the_session_as_it_was"
-
-
-def differs(rows: Sequence[Row]) -> bool:
-    """Whether these are not the records of the session, apart from objects and their listings."""
-    return comparable(rows) != comparable(without_store(session()))
-
-
-def comparable(rows: Sequence[Row]) -> list[Row]:
-    kept = [msgspec.structs.replace(row, number=0) for row in rows if row.kind not in ("object", "listing")]
-    return sorted(kept, key=repr)
+Found = Counter[tuple[str, StoreFinding | Difference]]
 
 
 def oracle(rows: Sequence[Row], settings: AuditSettings) -> Oracle:
@@ -62,7 +53,7 @@ def both(
     folders = [f"{domain}={folder}" for domain, (folder,) in arrivals.folders.items()]
     names = ("window", "grace", "bound", "silence")
     seconds = [each for name in names for each in (f"--{name}", str(getattr(settings, name) / SECOND))]
-    assert main(["run", *folders, "-f", "json", *seconds]) & 64 == 0
+    assert main(["run", *folders, "-f", "json", "--out", str(root / "batch"), *seconds]) & 64 == 0
     by_run = msgspec.json.decode(capsys.readouterr().out)["problems"]
     follow = ["follow", *folders, "--out", str(root / "out"), "--once", "--patience", "0", *seconds]
     assert main(follow) & 64 == 0
@@ -91,29 +82,75 @@ def test_follower_names_the_missing_participants_that_run_names(
     assert len(named) == len(OF_MISSING) - 2
 
 
+def findings_in(folders: Iterable[Path]) -> Found:
+    """The rows of the tables ``store`` and ``state`` in these folders."""
+    found: Found = Counter()
+    for path in (path for folder in folders for path in folder.glob("*/*.parquet")):
+        kind = {"store": StoreFinding, "state": Difference}.get(path.parent.name)
+        for row in pq.read_table(path, partitioning=None).to_pylist() if kind else ():
+            found[row["domain"], kind(*[row[name] for name in kind._fields])] += 1
+    return found
+
+
+def findings_of_follower(out: Path) -> Found:
+    return findings_in(folder_of_findings(out, each.domain, each.number) for each in last_findings(out))
+
+
+def as_the_oracle(
+    oracles: Mapping[str, Oracle], root: Path, by_follow: Sequence[str]
+) -> None:  # fmt: skip
+    """Check all verdicts and the exit code of each domain with a closed window against the oracle, and the findings
+    against those of ``run``, too.
+    """
+    out = root / "out"
+    truth = {name: Counter(row for row, time in one.timed() if one.closed(time)) for name, one in oracles.items()}
+    found: dict[str, Counter[Verdict | Stray]] = {name: Counter() for name in oracles}
+    for (domain, _, row), number in verdicts_of_follower(out).items():
+        found[domain][row] += number
+    for name in oracles:
+        assert [*(found[name] - truth[name]), *(truth[name] - found[name])] == [], name
+    closed = {each.domain for each in last_findings(out)}
+    assert closed >= {each.domain for each in written(out)}
+    by_oracle: Found = Counter(
+        (name, row) for name, one in oracles.items() if name in closed for row in (*one.store(), *one.state())
+    )
+    findings = findings_of_follower(out)
+    assert [*(findings - by_oracle), *(by_oracle - findings)] == []
+    by_run = Counter({key: n for key, n in findings_in([root / "batch"]).items() if key[0] in closed})
+    assert findings == by_run
+    codes = {each.domain: each.exit_code for each in last_findings(out)}  # without a closed window: incomplete
+    for window in written(out):
+        codes[window.domain] |= window.exit_code
+    for name, one in oracles.items():
+        named = any(re.search(rf" of {name}\b", each) for each in by_follow)
+        assert codes.get(name, 32) | (32 if named else 0) == one.bits(), name
+
+
 @pytest.mark.long
 def test_follower_gives_variants_of_a_recorded_session_the_verdicts_of_run(
     spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Those of the store and of the state, too: their journals have the records of the store."""
     settings = joined_runs.SETTINGS
-    cases = {name: without_store(build()) for name, (build, _, _) in VARIANTS.items()}
-    # A follower does not look at listings: one of these variants is enough.
-    cases = {name: rows for name, rows in cases.items() if name == ALONE or differs(rows)}
+    cases = {name: build() for name, (build, _, _) in VARIANTS.items()}
     by_run, by_follow = both(cases, settings, tmp_path, capsys)
     silent = [each for each in by_follow if "has not ended" in each]
     assert [each for each in by_follow if each not in silent] == by_run
     oracles = {name: oracle(rows, settings) for name, rows in cases.items()}
     assert len(silent) == sum(len(one.silent()) for one in oracles.values())
-    truth = {name: Counter(row for row, time in one.timed() if one.closed(time)) for name, one in oracles.items()}
-    found: dict[str, Counter[Verdict | Stray]] = {name: Counter() for name in cases}
-    for (domain, _, row), number in verdicts_of_follower(tmp_path / "out").items():
-        found[domain][row] += number
-    for name in cases:
-        assert [*(found[name] - truth[name]), *(truth[name] - found[name])] == [], name
-    codes = {each.domain: 0 for each in written(tmp_path / "out")}  # without a closed window: incomplete
-    for closed in written(tmp_path / "out"):
-        codes[closed.domain] |= closed.exit_code
-    for name, one in oracles.items():
-        named = any(re.search(rf" of {name}\b", each) for each in by_follow)
-        state = 4 if any(row.verdict == "diverged" for row in one.state()) else 0
-        assert codes.get(name, 32) | (32 if named else 0) | state == one.bits(), name
+    as_the_oracle(oracles, tmp_path, by_follow)
+    assert len({name for name, _ in findings_of_follower(tmp_path / "out")}) >= 20
+
+
+@pytest.mark.long
+def test_follower_gives_known_answers_the_findings_of_run(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Verdicts of deliveries, too, which depend on the store after a restore."""
+    cases = all_cases()
+    both(cases, SETTINGS, tmp_path, capsys)
+    findings = findings_of_follower(tmp_path / "out")
+    closed = {each.domain for each in last_findings(tmp_path / "out")}
+    by_run = findings_in([tmp_path / "batch"])
+    assert findings == Counter({key: n for key, n in by_run.items() if key[0] in closed})
+    assert {row.verdict for _, row in findings} >= OF_THE_STORE
