@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pubsub_lib import failpoints
 from pubsub_lib.audit.durable import make, rename
 from pubsub_lib.audit.report.summary import Count, exit_code
 from pubsub_lib.audit.settings import AuditSettings
@@ -116,7 +115,6 @@ def _keep(one: Findings, tables: Mapping[str, pa.Table], out: Path) -> None:
             pq.write_table(table, aside / name / "part-0.parquet")
     (aside / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(one)))
     make(target.parent)
-    failpoints.hit("follower.before_findings")
     rename(aside, target)
     for earlier in target.parent.glob("result=*"):
         if earlier.name < target.name:

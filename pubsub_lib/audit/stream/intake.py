@@ -16,7 +16,8 @@ from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.ingest.source_file import check_name, may_begin
 from pubsub_lib.audit.stream.growth import Growth, State, keep_only, state_of
 from pubsub_lib.audit.stream.missing_parts import MissingParts
-from pubsub_lib.audit.stream.spool import WHOLE, Spool, has_seal
+from pubsub_lib.audit.stream.part_numbers import SpooledParts
+from pubsub_lib.audit.stream.spool import WHOLE, Spool, folder_of, has_seal
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.appending import OPEN_SUFFIX, claim
 from pubsub_lib.journal.compaction import BAD_SUFFIX, PARQUET_SUFFIX
@@ -79,6 +80,7 @@ class Intake:
         self._folders = folders
         self._root = spool
         self._spool = Spool(spool, folders)
+        self._parts = {domain: SpooledParts(spool / folder_of(domain)) for domain in folders}
         self._patience = patience
         self._clock = clock
         self._bad: dict[Path, State] = {}
@@ -95,7 +97,9 @@ class Intake:
         """The files without a checksum that were taken in the present look."""
 
     def look(self) -> Look:
-        """List every folder and take in the new files. Blocks while it reads them. Unreadable files become problems."""
+        """List every folder and take in the new files. Blocks while it reads them. Unreadable files become problems.
+        Raises OSError when the spool cannot be read.
+        """
         problems: list[str] = []
         self._young, self._unsealed = [], []
         coming: dict[str, dict[str, Coming]] = {}
@@ -111,7 +115,8 @@ class Intake:
             arrived += len(there.items() - before.items())
             coming[domain] = of_domain
             opened = {run: each.open for run, each in of_domain.items()}
-            given_up[domain] = frozenset(lost | self._missing.overdue(domain, there, opened, lost, problems))
+            parts = self._parts[domain].parts(there, opened)
+            given_up[domain] = frozenset(lost | self._missing.overdue(domain, parts, opened, lost, problems))
         problems += [unsealed_problem(self._unsealed)] if self._unsealed else []
         # The name of a file may hold any bytes; a problem must be valid text.
         sentences = [each.encode(errors="backslashreplace").decode() for each in problems]

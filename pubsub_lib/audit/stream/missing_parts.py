@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.stream.memory import recall, remember
 
 _Key = tuple[str, str, int]
@@ -34,14 +33,14 @@ class MissingParts:
         self._reported: set[_Key] = set()
 
     def overdue(
-        self, domain: str, there: Iterable[str], opened: Mapping[str, AbstractSet[int]], lost: set[tuple[str, int]],
-        problems: list[str],
+        self, domain: str, there: Iterable[tuple[str, int]], opened: Mapping[str, AbstractSet[int]],
+        lost: set[tuple[str, int]], problems: list[str],
     ) -> set[tuple[str, int]]:  # fmt: skip
-        """The parts of a domain that are missing for the patience. ``there``: the stems of all files that were read;
+        """The parts of a domain that are missing for the patience. ``there``: run and part of all files that were read;
         ``opened``: per run the parts that are being written; ``lost``: those whose file cannot be read.
         """
         parts: dict[str, set[int]] = {}
-        for run, part in map(run_and_part, there):
+        for run, part in there:
             parts.setdefault(run, set()).add(part)
         found: set[tuple[str, int]] = set()
         missing: set[_Key] = set()

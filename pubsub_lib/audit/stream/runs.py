@@ -7,6 +7,8 @@ import msgspec
 
 from pubsub_lib.audit.settings import PARTICIPANTS, AuditSettings
 from pubsub_lib.audit.stream.intake import Coming
+from pubsub_lib.audit.stream.part_numbers import NumberedFile, part_numbers
+from pubsub_lib.audit.stream.spool import taken_of
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
@@ -111,8 +113,8 @@ def known(
         by_run[part.run].append(part)
     found = {}
     for run in by_run.keys() | coming.keys():
-        have = sorted(by_run.get(run, ()), key=lambda each: (each.number, each.first))
         opened = coming[run].open if run in coming else set()
+        have = sorted(_numbered(by_run.get(run, ()), opened), key=lambda each: (each.number, each.first))
         numbers = {each.number for each in have if each.number}
         missing = set(range(1, max(numbers | opened, default=0) + 1)) - numbers
         missing -= {number for of, number in given_up if of == run}
@@ -130,6 +132,34 @@ def known(
             who, first_wall = (have[0].side, have[0].name, have[0].host) if have else ("", "", ""), None
         found[run] = Known(who, whole, limit is not None, first_wall, first_mono)
     return found
+
+
+def _numbered(parts: Sequence[JournalPart], opened: Set[int]) -> Sequence[JournalPart]:
+    """The parts, those of renamed files with the numbers that their records show."""
+    if all(each.number for each in parts):
+        return parts
+    files = [NumberedFile(each.stem, each.number, each.first, max(each.first, each.last)) for each in parts]
+    numbers = part_numbers(files, opened)
+    return [msgspec.structs.replace(each, number=numbers[taken_of(each.stem)[0]]) for each in parts]
+
+
+def without_copies(parts: Iterable[JournalPart]) -> tuple[list[JournalPart], list[str]]:
+    """The parts without those of files that are copies of others under another name, which begin with the same record,
+    and the problems. The longer one of such files counts.
+    """
+    begins: dict[tuple[str, int], str] = {}
+    copies: dict[str, str] = {}
+    every = sorted(parts, key=lambda each: each.stem)
+    for part in sorted(every, key=lambda each: -each.last):
+        stem, _ = taken_of(part.stem)
+        kept = begins.setdefault((part.run, part.first), stem)
+        if kept != stem:
+            copies[stem] = kept
+    problems = [
+        f"{stem} is a copy of {kept} under another name and ignored; remove one of them"
+        for stem, kept in sorted(copies.items())
+    ]
+    return [each for each in every if taken_of(each.stem)[0] not in copies], problems
 
 
 def copied_again(parts: Iterable[JournalPart], coming: Mapping[str, Coming]) -> set[str]:

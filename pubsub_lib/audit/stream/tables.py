@@ -16,7 +16,7 @@ from pubsub_lib.audit.ingest.overlaps import Numbered, without_overlaps
 from pubsub_lib.audit.ingest.run_ends import ReadPart, ends_before, run_and_part
 from pubsub_lib.audit.spark.addresses import path_of, to_read, to_write
 from pubsub_lib.audit.stream.part_clocks import read_clocks
-from pubsub_lib.audit.stream.runs import JournalPart
+from pubsub_lib.audit.stream.runs import JournalPart, without_copies
 from pubsub_lib.audit.stream.spool import domain_of, folder_of, taken_of
 from pubsub_lib.errors import JournalError
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX
@@ -167,7 +167,8 @@ class Stream:
             stem, _ = taken_of(path.stem)
             torn = torn_problem(stem, about.metadata, about.num_rows)
             clocks = read_clocks(path) if whole and about.num_rows else None
-            place = run_and_part(stem)[1]
+            named, place = run_and_part(stem)
+            place = place if named == values["run"] else 0
             part = JournalPart(stem=path.stem, number=place, whole=whole, torn=torn, clocks=clocks, **values)
             parts.setdefault(domain_of(path.parent.name), []).append(part)
         for of_domain in parts.values():
@@ -199,6 +200,8 @@ class Stream:
                     part = msgspec.structs.replace(part, clocks=read_clocks(path))
                     reported[domain][path.stem] = part
                 good.append(part)
+            good[:], copies = without_copies(good)
+            found.problems.extend(copies)
             # A file that ended in the middle of a record may have grown later.
             last = {taken_of(part.stem)[0]: part for part in sorted(good, key=lambda each: each.last)}
             for part in last.values():

@@ -20,14 +20,16 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pubsub_lib.audit.command_line import parser
 from pubsub_lib.audit.lake.folder import prepare
 from pubsub_lib.audit.main import main
-from pubsub_lib.audit.report.summary import Balance, Count
+from pubsub_lib.audit.report.summary import Balance
 from pubsub_lib.audit.settings import SECOND, AuditSettings
 from pubsub_lib.audit.stream import command
-from pubsub_lib.audit.stream.command import Output
 from pubsub_lib.audit.stream.feed import Feed
+from pubsub_lib.audit.stream.findings import folder_of_findings, last_findings
 from pubsub_lib.audit.stream.loop import AuditLoop, Round, State
-from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, summed, written
-from pubsub_lib.errors import ConfigError
+from pubsub_lib.audit.stream.output import Output
+from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, written
+from pubsub_lib.core.envelope import Envelope, Message
+from pubsub_lib.errors import ConfigError, StoreError
 from pubsub_lib.journal import writer
 from pubsub_lib.journal.compaction import compact, write_parquet
 from pubsub_lib.journal.entries import beginning
@@ -35,25 +37,16 @@ from pubsub_lib.journal.parquet_metadata import RECORDS_KEY, SCHEMA_KEY
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.seal import CHECKSUM_KEY, UNSEALED, seal
 from pubsub_lib.journal.writer import Journal
+from pubsub_lib.store import Store
 from tests.unit.audit.denied import deny
-from tests.unit.audit.test_main import lossy_journals
+from tests.unit.audit.stream.test_output import CAME, LATE, LOST, POLLED, REPAIRED, STRAY, TWICE, window
+from tests.unit.audit.test_main import Clock, lossy_journals
 from tests.unit.journal.builders import HEADER, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BOUND = ["--bound", "10"]
-LOST = (Count("net", "delivery", "lost", "middle", "wire", 2), "")
-CAME = (Count("net", "delivery", "ok", "", "", 7), "message")
-POLLED = (Count("net", "delivery", "ok", "", "", 4), "polling")
-REPAIRED = (Count("net", "delivery", "late", "", "wire", 3), "repair")
-LATE = (Count("net", "delivery", "late", "", "", 1), "message")
-TWICE = (Count("net", "delivery", "duplicate_dropped", "", "", 1), "message")
-STRAY = (Count("net", "strays", "phantom", "", "", 1), "")
-
-
-def window(*counts: tuple[Count, str], strict: bool = False, begin: int = 1_000_000) -> Closed:
-    return summed("net", begin * SECOND, counts, AuditSettings(strict=strict))
 
 
 def test_summary_of_a_window() -> None:
@@ -82,60 +75,6 @@ def test_new_folders_of_the_follower_are_for_its_user_only(tmp_path: Path, monke
     assert {path.stat().st_mode & 0o777 for path in (out, out / "checkpoint")} == {0o700}
 
 
-def test_output_has_a_line_per_window_and_the_exit_code_so_far(capsys: pytest.CaptureFixture[str]) -> None:
-    output = Output([window(LATE, begin=999_940)], as_json=False, settings=AuditSettings())
-    notes = ["y is read again"]
-    output.round(Round([window(LOST, CAME)], ["x is garbage"], {"net": ("ab", 5 * SECOND)}, notes))
-    out, err = capsys.readouterr()
-    assert out == (
-        "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net: 9 expected = 7 delivered + 0 repaired + 2 lost + "
-        "0 pending + 0 excused + 0 unknown; 2 anomalies; exit code so far 9\n"
-    )
-    assert err == (
-        "pubsub-audit: y is read again\n"
-        "pubsub-audit: x is garbage\n"
-        "pubsub-audit: windows of net wait for the run ab (known until 1970-01-01 00:00:05.000)\n"
-    )
-    assert output.exit_code([]) == 9
-    assert output.exit_code(["x is garbage"]) == 41
-
-
-def test_file_that_the_only_round_did_not_read_makes_its_result_incomplete(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    output = Output([window(LOST)], as_json=False, settings=AuditSettings())
-    output.unread([])
-    assert (output.exit_code([]), capsys.readouterr().err) == (1, "")
-    output.unread([Path("x.parquet")])
-    assert output.exit_code([]) == 33
-    assert capsys.readouterr().err == (
-        "pubsub-audit: x.parquet may still be copied and was not read; follow again, or give a shorter --patience\n"
-    )
-
-
-def test_revision_of_a_window_replaces_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    output = Output([window(TWICE, begin=999_940)], as_json=False, settings=AuditSettings())
-    output.round(Round([window(LOST, CAME)], [], {}))
-    assert output.exit_code([]) == 1
-    output.round(Round([msgspec.structs.replace(window(LATE, LATE, CAME), revision=2)], [], {}))
-    assert capsys.readouterr().out.splitlines()[1] == (
-        "1970-01-12 13:46:40.000 to 1970-01-12 13:47:40.000 of net (revision 2): 9 expected = 9 delivered + 0 repaired "
-        "+ 0 lost + 0 pending + 0 excused + 0 unknown; 2 anomalies; exit code so far 8"
-    )
-    assert output.exit_code([]) == 8
-
-
-def test_output_as_a_json_line(capsys: pytest.CaptureFixture[str]) -> None:
-    Output([], as_json=True, settings=AuditSettings()).round(Round([window(CAME, STRAY)], [], {}))
-    found = msgspec.json.decode(capsys.readouterr().out)
-    assert (found["domain"], found["window"], found["anomalies"]) == ("net", 1_000_000 * SECOND, 1)
-    assert (found["exit_code"], found["exit_code_so_far"], found["balance"]["delivered"]) == (2, 2, 7)
-
-
-def test_exit_code_without_a_closed_window_is_incomplete() -> None:
-    assert Output([], as_json=True, settings=AuditSettings()).exit_code([]) == 32
-
-
 def followed(tmp_path: Path, *more: str) -> int:
     """Run the loop without Spark; the test supplies the rounds."""
     out = tmp_path / "out"
@@ -143,7 +82,7 @@ def followed(tmp_path: Path, *more: str) -> int:
     options.expected = []
     (out / "checkpoint").mkdir(parents=True, exist_ok=True)
     nothing = cast("SparkSession", None)
-    return command._run(options, AuditSettings(), {"": [tmp_path]}, out / "checkpoint", nothing)
+    return command._run(options, AuditSettings(), {"": [tmp_path]}, out / "checkpoint", nothing, "")
 
 
 def rounds(monkeypatch: pytest.MonkeyPatch, *found: Round | Exception) -> Iterator[Round | Exception]:
@@ -441,6 +380,115 @@ def test_expected_participants_of_several_domains_are_64(tmp_path: Path, capsys:
     assert not (tmp_path / "out").exists()
 
 
+def unpublished(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The journals of three commits, of which the second one was not published, and their store."""
+    clock = Clock()
+    clock.now = time.time_ns()
+    monkeypatch.setattr(writer, "time", clock)
+    service, replica = Journal(settings(folder), "service", "s1"), Journal(settings(folder), "replica", "r1")
+    replica.note("interest", topic="t1")
+    replica.note("sync_end", topic="t1", sequence=1, outcome="full")
+    with Store(url) as store:
+        for number in (1, 2, 3):
+            with store.transaction(origin="s1") as tx:
+                tx.set("item", f"k{number}", number, topic="t1")
+            assert tx.commit is not None
+            if number != 2:
+                sent = Envelope("s1", "ab" * 16, "t1", (number + 1) // 2, [Message(each) for each in tx.commit.links])
+                service.messages(("sent",), sent)
+                replica.messages(("applied",), sent)
+        held = store.inspect.contents()
+    for _ in range(3000):
+        replica.note("mark")
+    replica.listing(1, "t1", held.head, [each for each in held.topics["t1"].records if each.key != "k2"])
+    service.close()
+    replica.close()
+    return clock
+
+
+def findings_of(*folders: Path) -> list[tuple[str, str]]:
+    """Table and verdict of each finding in these folders."""
+    paths = [path for folder in folders for name in ("store", "state") for path in folder.glob(f"{name}/*.parquet")]
+    return sorted(
+        (path.parent.name, verdict)
+        for path in paths
+        for verdict in pq.read_table(path, partitioning=None)["verdict"].to_pylist()
+    )
+
+
+@pytest.mark.long
+def test_follower_reads_the_store_as_run_does_and_keeps_what_the_store_trims(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession", monkeypatch: pytest.MonkeyPatch,
+    sqlite_url: str,
+) -> None:  # fmt: skip
+    folder, out = tmp_path / "journals", tmp_path / "out"
+    clock = unpublished(folder, sqlite_url, monkeypatch)
+    store = ["--store", sqlite_url]
+    command = ["follow", str(folder), "--out", str(out), "--once", *BOUND]
+    expected = [("state", "missing"), ("store", "unpublished")]
+    assert main(["run", str(folder), *store, "--out", str(tmp_path / "batch"), *BOUND]) == 1 + 4
+    assert findings_of(tmp_path / "batch") == expected
+    capsys.readouterr()
+    assert main([*command, *store]) == 1 + 4
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].endswith(": 1 missing of state, 1 unpublished of store; exit code so far 5")
+    (found,) = last_findings(out)
+    assert findings_of(folder_of_findings(out, "", found.number)) == expected
+    assert sum(each.balance.lost for each in written(out)) == 1
+    with Store(sqlite_url) as of_journals:
+        of_journals.trim(keep_links=1)
+    assert main(["run", str(folder), *store, *BOUND]) & 1 == 0, "its changelog lacks the commit"
+    clock.now += 1000 * 10**9  # after the closed windows
+    appears = Journal(settings(folder), "replica", "r2")
+    for _ in range(3000):
+        appears.note("mark")
+    appears.close()
+    assert main([*command, *store]) == 1 + 4
+    assert {each.revision for each in written(out)} == {1}
+    (again,) = last_findings(out)
+    assert (again.number, again.counts) == (2, found.counts)
+    capsys.readouterr()
+    assert main(command) == 64
+    assert capsys.readouterr().err == (
+        f"pubsub-audit: {out / 'checkpoint'} was made with --store; give it again, or name another --out\n"
+    )
+
+
+@pytest.mark.long
+def test_empty_store_is_a_problem_of_the_follower(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession", monkeypatch: pytest.MonkeyPatch,
+    sqlite_url: str,
+) -> None:  # fmt: skip
+    Store(sqlite_url).close()
+    lossy_journals(tmp_path / "journals", monkeypatch)
+    command = ["follow", str(tmp_path / "journals"), "--store", sqlite_url, "--out", str(tmp_path / "out"), "--once"]
+    assert main([*command, *BOUND]) == 1 + 32
+    assert "has neither objects nor a changelog, but the journals have messages" in capsys.readouterr().err
+
+
+def test_windows_wait_until_the_store_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = rounds(monkeypatch, StoreError("the database is gone"), Round([window(CAME)], [], {}))
+    stops = iter((False, True))
+    monkeypatch.setattr(command.StopSignal, "wait", lambda *_: next(stops))
+    assert followed(tmp_path) == 0
+    assert not [*left]
+    assert capsys.readouterr().err == (
+        "pubsub-audit: the database is gone; windows wait, and the round is retried\n"
+    )
+    rounds(monkeypatch, StoreError("the database is gone"))
+    assert followed(tmp_path, "--once") & 32
+
+
+def test_store_of_several_domains_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "out")]
+    assert main(["follow", f"a={tmp_path}", f"b={tmp_path}", "--store", "sqlite:///x", *out]) == 64
+    assert "--store names one database, but the journals have 2 domains" in capsys.readouterr().err
+    assert main(["follow", str(tmp_path), "--store", "", *out]) == 64
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("form", [".journal", ".parquet"])
 def test_journals_that_are_being_copied_do_not_count_as_damaged(
@@ -466,6 +514,42 @@ def test_journals_that_are_being_copied_do_not_count_as_damaged(
 
 
 @pytest.mark.long
+def test_renamed_file_is_read_as_before_and_a_copy_is_reported_and_ignored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of three parts: the first and the third one have names that show their places."""
+    folder = tmp_path / "journals"
+    lossy_journals(folder, monkeypatch)
+    compact(folder)
+    (path,) = [each for each in folder.iterdir() if next(read(each)).side == "replica"]
+    write_parts(path, [(0, 3), (3, 500), (500, 2000)])
+    renamed = (folder / f"{path.stem[:-6]}000002.parquet").rename(folder / "from host 2.parquet")
+    command = ["follow", str(folder), "--once", "--patience", "0", *BOUND]
+    assert main([*command, "--out", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err == ""
+    assert sum(each.balance.lost for each in written(tmp_path / "out")) == 1
+    (folder / "z.parquet").write_bytes(renamed.read_bytes())
+    for out in ("out", "new"):
+        assert main([*command, "--out", str(tmp_path / out)]) == 1 + 32
+        sentence = "z is a copy of from host 2 under another name and ignored; remove one of them"
+        assert capsys.readouterr().err == f"pubsub-audit: {sentence}\n"
+    assert {each.key: each.counts for each in written(tmp_path / "new")} == {
+        each.key: each.counts for each in written(tmp_path / "out")
+    }
+
+
+def write_parts(path: Path, places: Sequence[tuple[int, int]]) -> None:
+    """Write these rows of a journal file as its parts, in place of its first one."""
+    rows = pq.read_table(path)
+    for number, (begin, end) in enumerate(places, 1):
+        part = rows.slice(begin, end - begin)
+        about = {SCHEMA_KEY: b"1", RECORDS_KEY: str(part.num_rows).encode(), CHECKSUM_KEY: UNSEALED}
+        target = path.with_name(f"{path.stem[:-6]}{number:06d}.parquet")
+        pq.write_table(part.replace_schema_metadata(about), target)
+        seal(target)
+
+
+@pytest.mark.long
 def test_record_in_two_files_counts_once(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -477,13 +561,8 @@ def test_record_in_two_files_counts_once(
     lossy_journals(folder, monkeypatch)
     compact(folder)
     (path,) = [each for each in folder.iterdir() if next(read(each)).side == "replica"]
-    rows = pq.read_table(path)
-    middle = rows.num_rows // 2
-    for name, part in (("000001", rows.slice(0, middle)), ("000002", rows.slice(2))):
-        about = {SCHEMA_KEY: b"1", RECORDS_KEY: str(part.num_rows).encode(), CHECKSUM_KEY: UNSEALED}
-        target = folder / f"{path.stem[:-6]}{name}.parquet"
-        pq.write_table(part.replace_schema_metadata(about), target)
-        seal(target)
+    rows = pq.read_table(path).num_rows
+    write_parts(path, [(0, rows // 2), (2, rows)])
     command = ["follow", str(folder), "--out", str(out), "--once", *BOUND]
     assert main(command) == 1
     assert {each.balance.lost: each.anomalies for each in written(out)}[1] == 1, "no message was applied twice"

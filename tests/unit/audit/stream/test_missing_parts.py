@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.stream.missing_parts import MissingParts, ranges
 
 
@@ -37,7 +38,8 @@ class Watch:
         self.start()
 
     def overdue(self, *stems: str, opened: int = 0) -> set[tuple[str, int]]:
-        found = self.parts.overdue("d", stems, {"r": {opened}} if opened else {}, set(), self.problems)
+        there = map(run_and_part, stems)
+        found = self.parts.overdue("d", there, {"r": {opened}} if opened else {}, set(), self.problems)
         self.parts.save()
         return found
 
@@ -70,6 +72,6 @@ def test_part_before_one_that_is_being_written_is_missing(tmp_path: Path) -> Non
 def test_times_of_other_domains_are_kept(tmp_path: Path) -> None:
     watch = Watch(tmp_path)
     watch.overdue("r-000002")
-    assert watch.parts.overdue("e", ["s-000001"], {}, set(), []) == set()
+    assert watch.parts.overdue("e", [("s", 1)], {}, set(), []) == set()
     watch.now = 60.0
     assert watch.overdue("r-000002") == {("r", 1)}

@@ -1,5 +1,6 @@
 """The known part of runs, and the windows that it closes: known answers."""
 
+import msgspec
 import pytest
 
 from pubsub_lib.audit.settings import AuditSettings
@@ -15,6 +16,7 @@ from pubsub_lib.audit.stream.runs import (
     known,
     participants,
     too_late,
+    without_copies,
 )
 from pubsub_lib.audit.stream.runs import frontier as frontier_of
 
@@ -54,6 +56,35 @@ def test_parts_after_a_missing_part_are_not_known() -> None:
     assert frontier(runs(*there)) == Frontier(40, "a")
     assert [each.number for each in runs(*there)["a"].parts] == [1]
     assert frontier(runs(*there, lost=frozenset({("a", 2)}))) == Frontier(110, "a")
+
+
+def renamed(one: JournalPart, first: int, last: int, stem: str = "old") -> JournalPart:
+    return msgspec.structs.replace(one, stem=stem, number=0, first=first, last=last)
+
+
+def numbered(one: JournalPart, first: int, last: int) -> JournalPart:
+    return msgspec.structs.replace(one, first=first, last=last)
+
+
+def test_part_of_a_renamed_file_is_not_missing() -> None:
+    there = numbered(part(1, 10, 50, 40), 1, 7), numbered(part(3, 90, 120, 110), 12, 20)
+    between = renamed(part(2, 51, 89, 80), 8, 11)
+    assert frontier(runs(*there, between)) == Frontier(110, "a")
+    assert [each.stem for each in runs(*there, between)["a"].parts] == ["a-000001", "old", "a-000003"]
+    assert frontier(runs(*there, renamed(part(2, 51, 89, 80), 9, 11))) == Frontier(80, "a"), "number 8 is missing"
+
+
+def test_longer_one_of_two_copies_counts() -> None:
+    first, second = numbered(part(1, 10, 50), 1, 7), numbered(part(2, 51, 90), 8, 11)
+    piece = msgspec.structs.replace(second, stem="a-000002~9", last=9)
+    copy = renamed(part(1, 10, 50), 1, 7)
+    kept, problems = without_copies([copy, first, piece, second])
+    assert kept == [first, second, piece]
+    assert problems == ["old is a copy of a-000001 under another name and ignored; remove one of them"]
+    longer = renamed(part(1, 10, 60), 1, 9)
+    kept, problems = without_copies([longer, first])
+    assert (kept, len(problems)) == ([longer], 1)
+    assert "a-000001 is a copy of old" in problems[0]
 
 
 def test_run_whose_next_part_is_being_written_is_not_over() -> None:

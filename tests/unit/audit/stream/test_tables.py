@@ -10,8 +10,9 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from pubsub_lib.audit.ingest.run_ends import run_and_part
 from pubsub_lib.audit.stream.runs import JournalPart
-from pubsub_lib.audit.stream.spool import folder_of
+from pubsub_lib.audit.stream.spool import folder_of, taken_of
 from pubsub_lib.audit.stream.tables import Stream
 from pubsub_lib.journal.compaction import write_parquet
 from pubsub_lib.journal.entries import Entry, beginning, frame
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
 
 def part(run: str, number: int, last: int, torn: str = "") -> JournalPart:
     return JournalPart(
-        stem=f"{run}-{number:06d}", run=run, number=number, side="replica", name="r", host="h", whole=True, first=1,
+        stem=f"{run}-{number:06d}", run=run, number=number, side="replica", name="r", host="h", whole=True, first=last,
         first_wall=1, last_wall=2, last_mark=None, closed=False, last=last, torn=torn,
     )  # fmt: skip
 
 
 def write_file(path: Path, entries: bytes) -> None:
+    """A file of the run in its name."""
+    run, number = run_and_part(taken_of(path.stem)[0])
     source = path.with_name(".source")
-    source.write_bytes(beginning(HEADER) + entries)
+    source.write_bytes(beginning(msgspec.structs.replace(HEADER, run=run, part=number)) + entries)
     write_parquet(source, path)
     source.unlink()
 
@@ -67,6 +70,15 @@ def test_end_before_a_part_that_is_lost_is_unknown(tmp_path: Path) -> None:
     assert stream.torn == {"d": [("b", 4)]}
 
 
+def test_copy_under_another_name_is_ignored(tmp_path: Path) -> None:
+    copy = msgspec.structs.replace(part("a", 1, 7, torn="x is cut"), stem="x", number=0)
+    stream = stream_with(tmp_path, [part("a", 1, 7), copy, part("a", 2, 9)], [])
+    found = stream.parts({})
+    assert [each.stem for each in found.good["d"]] == ["a-000001", "a-000002"]
+    assert found.problems == ["x is a copy of a-000001 under another name and ignored; remove one of them"]
+    assert stream.torn == {}
+
+
 def test_file_that_grew_after_it_was_cut_is_not_torn(tmp_path: Path) -> None:
     """Also when no record had been read of it, or when it was given up before it grew."""
     first, rest = part("a", 1, 7, torn="a is cut"), part("a", 1, 9)
@@ -87,7 +99,7 @@ def test_each_batch_keeps_its_parts_whatever_their_numbers(spark: "SparkSession"
     spool.mkdir()
     expected: list[tuple[str, int]] = []
     for stem in ("a-000001", "b-000001", "a-000002"):
-        write_file(spool / f"{stem}.parquet", frame(Entry(1, 2, 3, "mark")))
+        write_file(spool / f"{stem}.parquet", frame(Entry(int(stem[-6:]), 2, 3, "mark")))
         stream.advance()
         expected = sorted([*expected, (stem, int(stem[-6:]))])
         again = Stream(spark, tmp_path / "checkpoint")  # also after a restart
