@@ -12,9 +12,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from pubsub_lib.audit.rules import base_tables
+from pubsub_lib.audit.rules import base_tables, intervals
 from pubsub_lib.audit.rules.base_tables import FOREVER, HOSTS, RUN, SYNCS
 from pubsub_lib.audit.rules.corrections import Overview
+from pubsub_lib.audit.rules.shown_intervals import shown_intervals
 from pubsub_lib.audit.rules.stretches import Stretch, stretches, unnamed
 from pubsub_lib.audit.settings import AuditSettings
 from pubsub_lib.audit.spark.arrow_tables import small
@@ -47,12 +48,17 @@ class Split(msgspec.Struct, frozen=True):
     runs: DataFrame
     stretches: DataFrame | None = None
 
-    def intervals(self) -> DataFrame:
-        """See :func:`pubsub_lib.audit.rules.base_tables.intervals`."""
-        if self.stretches is None:
-            return settled(base_tables.intervals(self.events, self.rows, self.runs))
-        found = settled(base_tables.intervals(self.events, self.rows, self.runs, self._cut))
-        return settled(_continued(found, self.events, self.rows))
+    def intervals(self, headless: frozenset[str]) -> DataFrame:
+        """See :func:`pubsub_lib.audit.rules.intervals.intervals`. ``headless``: the domains with runs whose begin is
+        missing.
+        """
+        tables = (self.events, self.rows, self.runs)
+        found = settled(intervals.intervals(*tables, self._cut if self.stretches is not None else None))
+        if self.stretches is not None:
+            found = settled(_continued(found, self.events, self.rows))
+        if not headless:
+            return found
+        return settled(found.unionByName(shown_intervals(*tables, self.overview, headless)))
 
     def _cut(self, begun: DataFrame) -> DataFrame:
         """The part of each interval in each stretch in which it is open."""

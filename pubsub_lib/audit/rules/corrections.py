@@ -54,6 +54,12 @@ class Overview(msgspec.Struct, frozen=True):
         return frozenset(row["domain"] for row in self.runs if row["polls"]) - stored
 
     @property
+    def headless(self) -> frozenset[str]:
+        """The domains without relays in which record number 1 of a replica's run is missing."""
+        runs = (row for row in self.runs if row["side"] == "replica" and row["first_number"] > 1)
+        return frozenset(row["domain"] for row in runs) - self.relayed
+
+    @property
     def skips(self) -> bool:
         """Whether any replica recorded a message as old."""
         return any(row["skips"] for row in self.runs)

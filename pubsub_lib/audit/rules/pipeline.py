@@ -170,7 +170,7 @@ def _known(
     """``kinds``: those of ``_RARE`` that the events have."""
     rows, events, overview, runs = split.rows, split.events, split.overview, split.runs
     polled = of_runs.polled
-    intervals = split.intervals()
+    intervals = split.intervals(of_runs.headless)
     commits, of_commits = fulfilling(
         commit_tables.commits(rows, settings), {"strange": F.col("strange"), "absent": ~F.col("committed")}
     )

@@ -281,7 +281,40 @@ class Oracle:
         for run, rows in self.runs.items():
             if rows[0].side == "replica" and run not in self.named:
                 found += self.wholes(run)
+                found += [] if self.relayed() else self._shown(run)
         return found
+
+    def relayed(self) -> bool:
+        return any(row.side == "relay" or row.kind == "parent" for row in self.rows)
+
+    def _shown(self, run: str) -> list[Interval]:
+        """The intervals that only receipts show: the begin of the run is missing."""
+        rows = self.runs[run]
+        if rows[0].number == 1:
+            return []
+        opened = msgspec.structs.replace(rows[0], wall=self.first_wall(run))
+        found = []
+        for topic in {row.topic for row in rows if row.topic}:
+            applied = [row for row in rows if self._is_applied_message(row) and row.topic == topic]
+            marks = [row for row in rows if row.kind in ("interest", "drop") and row.topic in (topic, "")]
+            if not applied or any(mark.number < applied[0].number for mark in marks):
+                continue
+            first = {each: next((mark for mark in marks if mark.topic == each), None) for each in (topic, "")}
+            drops = [mark for mark in marks if mark.kind == "drop" and (mark.topic == topic or mark == first[""])]
+            drop = drops[0] if drops else None
+            end = INFINITE if drop is None else drop.number
+            syncs = tuple(
+                row
+                for row in rows
+                if row.kind == "sync_end" and row.outcome in ("delta", "full") and row.topic in (topic, "")
+                if row.number < end
+            )
+            found.append(Interval(run, topic, rows[0].number - 1, end, opened, drop, syncs, end, applied[0]))
+        return found
+
+    def _is_applied_message(self, row: Row) -> bool:
+        applied = row.kind == "data" and row.outcome == "applied" and row.sequence > 0
+        return applied and self.was_sent(row.uuid, row.topic)
 
     def wholes(self, run: str) -> list[Interval]:
         """The intervals of a run."""

@@ -28,6 +28,7 @@ from pubsub_lib.audit.stream.findings import folder_of_findings, last_findings
 from pubsub_lib.audit.stream.loop import AuditLoop, Round, State
 from pubsub_lib.audit.stream.output import Output
 from pubsub_lib.audit.stream.windows import SUMMARY, Closed, place_of, written
+from pubsub_lib.command.stop_signal import StopSignal
 from pubsub_lib.core.envelope import Envelope, Message
 from pubsub_lib.errors import ConfigError, StoreError
 from pubsub_lib.journal import writer
@@ -471,7 +472,7 @@ def test_windows_wait_until_the_store_can_be_read(
 ) -> None:
     left = rounds(monkeypatch, StoreError("the database is gone"), Round([window(CAME)], [], {}))
     stops = iter((False, True))
-    monkeypatch.setattr(command.StopSignal, "wait", lambda *_: next(stops))
+    monkeypatch.setattr(StopSignal, "wait", lambda *_: next(stops))
     assert followed(tmp_path) == 0
     assert not [*left]
     assert capsys.readouterr().err == (
