@@ -45,6 +45,7 @@ TESTED_ELSEWHERE: dict[str, str] = {
             "delivery",
             "fast_path",
             "held_contents",
+            "intervals",
             "listings",
             "participants",
             "receipts",

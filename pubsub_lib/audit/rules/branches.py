@@ -53,12 +53,11 @@ class Split(msgspec.Struct, frozen=True):
         missing.
         """
         tables = (self.events, self.rows, self.runs)
-        found = settled(intervals.intervals(*tables, self._cut if self.stretches is not None else None))
-        if self.stretches is not None:
-            found = settled(_continued(found, self.events, self.rows))
-        if not headless:
-            return found
-        return settled(found.unionByName(shown_intervals(*tables, self.overview, headless)))
+        shown = shown_intervals(*tables, self.overview, headless) if headless else None
+        if self.stretches is None:
+            return settled(intervals.intervals(*tables, shown=shown))
+        found = settled(intervals.intervals(*tables, self._cut, shown))
+        return settled(_continued(found, self.events, self.rows))
 
     def _cut(self, begun: DataFrame) -> DataFrame:
         """The part of each interval in each stretch in which it is open."""

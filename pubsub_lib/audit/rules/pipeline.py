@@ -95,8 +95,7 @@ def audit(
         compiled(rows.sparkSession)
     right = corrections.corrected(rows, events, overview, of_runs, settings)
     rows, events, overview = right.rows, right.events, right.overview
-    runs = base_tables.runs(overview, rows)
-    runs = runs if torn is None else run_ends.with_torn_ends(runs, torn)
+    runs = run_ends.with_torn_ends(base_tables.runs(overview, rows), torn)
     runs = settled(run_ends.with_ends(runs, listed or {}, settings))
     domains = settled(run_ends.closed_at_most(base_tables.domains(runs, settings), until or {}))
     without_objects = narrowed(rows.filter(F.col("kind") != "object"))

@@ -75,8 +75,10 @@ def closed_at_most(domains: DataFrame, until: Mapping[str, int]) -> DataFrame:
     return domains.withColumn("closed_until", F.least("closed_until", limit))
 
 
-def with_torn_ends(runs: DataFrame, torn: DataFrame) -> DataFrame:
+def with_torn_ends(runs: DataFrame, torn: DataFrame | None) -> DataFrame:
     """The runs, with a gap at the end of those whose last record is one (``last``) of ``torn``."""
+    if torn is None:
+        return runs
     in_order = Window.partitionBy("domain", "side", "name", "host").orderBy("first_wall", "run")
     after = F.lead("first_wall").over(in_order)
     until = F.coalesce(F.when(after > F.col("last_wall"), after), F.lit(FOREVER))

@@ -1,6 +1,6 @@
 """Which parts of their runs files are that were renamed (docs/audit.md, "Following").
 
-The name of a file says which part of its run it is. The numbers of its records say it, too, when the part before it is
+The name of a file shows which part of its run it is. So do the numbers of its records, when the part before it is
 known: they go on where that one ends.
 """
 

@@ -145,11 +145,12 @@ def all_messages_were_old() -> Rows:
     return changed(session(), received("named"), outcome="old")
 
 
-def with_a_delta(rows: Rows) -> Rows:
+def with_a_delta(rows: Rows, name: str = "named") -> Rows:
     """After a lost message, a delta that brings nothing ends at its position."""
-    rows = without(rows, received("named", 10))
-    where = received("named", 11)
+    rows = without(rows, received(name, 10))
+    where = received(name, 11)
     end = {"kind": "sync_end", "outcome": "delta", "uuid": "", "sequence": 9, "position": 10, "changes": (), "hash": 0}
+    end |= {"topic": ""} if name == "every" else {}
     rows = again(rows, where, before=True, **end)
     begin = {"kind": "sync_begin", "outcome": "", "cause": "expired", "prev_position": 8, "position": 0}
     return again(rows, lambda row: row.sequence == 9 and row.kind == "sync_end", before=True, **begin)
@@ -158,6 +159,11 @@ def with_a_delta(rows: Rows) -> Rows:
 @variant({("named", "lost", "middle", "wire"): 1}, 1)
 def a_delta_claims_a_link_that_it_does_not_have() -> Rows:
     return with_a_delta(list(session()))
+
+
+@variant({("every", "lost", "middle", "wire"): 1}, 1)
+def a_delta_of_everything_claims_a_link_that_it_does_not_have() -> Rows:
+    return with_a_delta(list(session()), "every")
 
 
 @variant({}, 32)

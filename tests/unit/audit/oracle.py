@@ -292,7 +292,6 @@ class Oracle:
         rows = self.runs[run]
         if rows[0].number == 1:
             return []
-        opened = msgspec.structs.replace(rows[0], wall=self.first_wall(run))
         found = []
         for topic in {row.topic for row in rows if row.topic}:
             applied = [row for row in rows if self._is_applied_message(row) and row.topic == topic]
@@ -309,7 +308,7 @@ class Oracle:
                 if row.kind == "sync_end" and row.outcome in ("delta", "full") and row.topic in (topic, "")
                 if row.number < end
             )
-            found.append(Interval(run, topic, rows[0].number - 1, end, opened, drop, syncs, end, applied[0]))
+            found.append(Interval(run, topic, rows[0].number - 1, end, applied[0], drop, syncs, end, applied[0]))
         return found
 
     def _is_applied_message(self, row: Row) -> bool:
