@@ -18,14 +18,17 @@ def shown_intervals(
     headless = runs.filter(
         F.col("domain").isin(sorted(domains)) & (F.col("side") == "replica") & (F.col("first_number") > 1)
     )
-    headless = headless.select(*RUN, (F.col("first_number") - 1).alias("begin"))
+    headless = headless.select(*RUN)
     sent = overview.filter(F.col("sent") > 0).select("domain", "uuid", "topic").distinct()
-    message = (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("outcome") == "applied")
-    received = rows.filter(message & (F.col("sequence") > 0) & (F.col("topic") != ""))
-    received = together(received.select(*_TOPIC, "uuid", "number", "position", "wall").join(lookup(headless), RUN))
+    message = (F.col("kind") == "data") & (F.col("side") == "replica") & (F.col("sequence") > 0)
+    received = rows.filter(message & (F.col("topic") != ""))
+    received = received.select(*_TOPIC, "uuid", "number", "position", "wall", "outcome")
+    received = together(received.join(lookup(headless), RUN))
     received = received.join(lookup(sent), ["domain", "uuid", "topic"], "left_semi")
-    shown = F.min(F.struct("number", "position", "wall")).alias("shown")
-    first = received.groupBy(*_TOPIC, "begin").agg(shown)
+    first = received.groupBy(*_TOPIC).agg(
+        F.min(F.struct("number", "wall")).alias("first"),
+        F.min(F.when(F.col("outcome") == "applied", F.struct("number", "position"))).alias("applied"),
+    )
     marks = events.filter((F.col("side") == "replica") & F.col("kind").isin("interest", "drop"))
     mark = F.struct("number", "wall", "mono")
     dropped = F.min(F.when(F.col("kind") == "drop", mark)).alias("dropped")
@@ -36,12 +39,13 @@ def shown_intervals(
     of_all = F.when(F.col("mark.kind") == "drop", F.struct("mark.number", "mark.wall", "mark.mono"))
     every = every.select(*RUN, F.col("mark.number").alias("all_marked"), of_all.alias("all_dropped"))
     found = first.join(lookup(own), _TOPIC, "left").join(lookup(every), RUN, "left")
-    unmarked = F.coalesce(F.least("marked", "all_marked") > F.col("shown.number"), F.lit(True))
-    found = found.filter(unmarked).withColumn("drop", F.least("dropped", "all_dropped"))
+    unmarked = F.coalesce(F.least("marked", "all_marked") > F.col("applied.number"), F.lit(True))
+    found = found.filter(F.col("applied").isNotNull() & unmarked).withColumn("drop", F.least("dropped", "all_dropped"))
+    begin = F.col("first.number") - 1
     return found.select(
-        *_TOPIC, "begin", F.col("shown.wall").alias("opened"),
+        *_TOPIC, begin.alias("begin"), F.col("first.wall").alias("opened"),
         F.coalesce("drop.number", F.lit(FOREVER)).alias("end"),
         F.col("drop.wall").alias("drop_wall"), F.col("drop.mono").alias("drop_mono"),
-        F.col("begin").alias("whole"), F.coalesce("drop.number", F.lit(FOREVER)).alias("until"),
-        F.col("shown.position").alias("base"),
+        begin.alias("whole"), F.coalesce("drop.number", F.lit(FOREVER)).alias("until"),
+        F.col("applied.position").alias("base"),
     )  # fmt: skip

@@ -294,10 +294,16 @@ class Oracle:
             return []
         found = []
         for topic in {row.topic for row in rows if row.topic}:
-            applied = [row for row in rows if self._is_applied_message(row) and row.topic == topic]
+            messages = [
+                row
+                for row in rows
+                if row.kind == "data" and row.topic == topic and row.sequence > 0 and self.was_sent(row.uuid, topic)
+            ]
+            applied = [row for row in messages if row.outcome == "applied"]
             marks = [row for row in rows if row.kind in ("interest", "drop") and row.topic in (topic, "")]
             if not applied or any(mark.number < applied[0].number for mark in marks):
                 continue
+            begin = messages[0].number - 1
             first = {each: next((mark for mark in marks if mark.topic == each), None) for each in (topic, "")}
             drops = [mark for mark in marks if mark.kind == "drop" and (mark.topic == topic or mark == first[""])]
             drop = drops[0] if drops else None
@@ -306,14 +312,10 @@ class Oracle:
                 row
                 for row in rows
                 if row.kind == "sync_end" and row.outcome in ("delta", "full") and row.topic in (topic, "")
-                if row.number < end
+                if begin < row.number < end
             )
-            found.append(Interval(run, topic, rows[0].number - 1, end, applied[0], drop, syncs, end, applied[0]))
+            found.append(Interval(run, topic, begin, end, messages[0], drop, syncs, end, applied[0]))
         return found
-
-    def _is_applied_message(self, row: Row) -> bool:
-        applied = row.kind == "data" and row.outcome == "applied" and row.sequence > 0
-        return applied and self.was_sent(row.uuid, row.topic)
 
     def wholes(self, run: str) -> list[Interval]:
         """The intervals of a run."""
