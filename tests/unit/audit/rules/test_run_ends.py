@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from pubsub_lib.audit.rules.run_ends import with_ends
+from pubsub_lib.audit.rules.run_ends import closed_at_most, with_ends
 from pubsub_lib.audit.settings import AuditSettings, Listing
 from pubsub_lib.journal.rows import Kind, Row, Side
 from tests.unit.audit.conftest import LITTLE, MUCH, SETTINGS, Audit
@@ -40,6 +40,14 @@ def lives(rng: random.Random, domain: str) -> list[Row]:
                 Row(side=side, name=name, host=host, run=run, number=number, kind=kind, wall=wall, mono=wall)
             )  # fmt: skip
     return found
+
+
+def test_no_window_is_closed_later_than_a_follower_knows(little: "SparkSession") -> None:
+    """Else a commit of a service whose files were not read yet would count as unpublished."""
+    domains = little.createDataFrame([("a", 100), ("b", 30), ("c", 100)], "domain string, closed_until bigint")
+    found = closed_at_most(domains, {"a": 50, "b": 50}).collect()
+    assert {row["domain"]: row["closed_until"] for row in found} == {"a": 50, "b": 30, "c": 100}
+    assert closed_at_most(domains, {}) is domains
 
 
 def test_over_and_expired_runs_are_those_of_the_oracle(little: "SparkSession") -> None:
