@@ -5,7 +5,7 @@ committed, and a change that was never published would be no loss any more.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pubsub_lib.audit.durable import make, rename
 from pubsub_lib.audit.ingest.store_journal import StoreSide
 from pubsub_lib.journal.compaction import PARQUET_SUFFIX, write_parquet
 from pubsub_lib.journal.parquet_metadata import SCHEMA_KEY
+from pubsub_lib.journal.reading import find
 from pubsub_lib.journal.rows import arrow_schema
 from pubsub_lib.settings import Settings
 
@@ -49,9 +50,11 @@ class FollowedStore:
         scratch = self._folder / ".new"
         shutil.rmtree(scratch, ignore_errors=True)
         side = StoreSide(self._database)
-        (journal,) = side.write(scratch).iterdir()
-        new, joined = scratch / f"new{PARQUET_SUFFIX}", scratch / f"joined{PARQUET_SUFFIX}"
-        write_parquet(journal, new, objects_apart=True)
+        parts = find([side.write(scratch)]).append  # a large store has several
+        new = [part.with_suffix(PARQUET_SUFFIX) for part in parts]
+        for part, target in zip(parts, new, strict=True):
+            write_parquet(part, target, objects_apart=True)
+        joined = scratch / f"joined{PARQUET_SUFFIX}"
         before = max(self._folder.glob(f"*{PARQUET_SUFFIX}"), default=None)
         with_trimmed(new, before, joined)
         target = self._folder / f"{int(before.stem) + 1 if before else 1:09d}{PARQUET_SUFFIX}"
@@ -63,15 +66,15 @@ class FollowedStore:
         return StoreRead(target, side.lacking)
 
 
-def with_trimmed(new: Path, before: Path | None, target: Path) -> None:
-    """Write the records of ``new`` to ``target``, and the links that only ``before`` has, because the store trimmed
-    them since. They get numbers after those of ``new``. When the history ``before`` does not lead to the begin of the
-    new changelog (a restore, or links that were never read), nothing of it is kept. Blocks. Raises OSError.
+def with_trimmed(new: Sequence[Path], before: Path | None, target: Path) -> None:
+    """Write the records of the parts ``new`` to ``target``, and the links that only ``before`` has, because the store
+    trimmed them since. They get numbers after those of ``new``. When the history ``before`` does not lead to the begin
+    of the new changelog (a restore, or links that were never read), nothing of it is kept. Blocks. Raises OSError.
     """
-    metadata = {SCHEMA_KEY: (pq.read_schema(new).metadata or {})[SCHEMA_KEY]}
+    metadata = {SCHEMA_KEY: (pq.read_schema(new[0]).metadata or {})[SCHEMA_KEY]}
     schema = arrow_schema().with_metadata(metadata)
     changelog, listing = _last(new, "changelog"), _last(new, "listing")
-    known = _last(before, "changelog") if before is not None else None
+    known = _last([before], "changelog") if before is not None else None
     begin = _begin(changelog, listing)
     links = None
     if before is not None and known is not None and begin is not None:
@@ -100,7 +103,7 @@ def _begin(changelog: Mapping[str, Any] | None, listing: Mapping[str, Any] | Non
 
 def _until(path: Path, point: tuple[int, int]) -> pa.Table | None:
     """The links up to this point; None when no link has it."""
-    parts = [group.filter(pc.equal(group["outcome"], "committed")) for group in _groups(path)]
+    parts = [group.filter(pc.equal(group["outcome"], "committed")) for group in _groups([path])]
     links = pa.concat_tables(parts)
     links = links.filter(pc.less_equal(links["position"], point[0]))
     leads = pc.and_(pc.equal(links["position"], point[0]), pc.equal(links["nonce"], point[1]))
@@ -127,9 +130,9 @@ def _after(links: pa.Table, last: Mapping[str, Any]) -> pa.Table:
     return links
 
 
-def _last(path: Path, kind: str) -> Mapping[str, Any] | None:
+def _last(paths: Sequence[Path], kind: str) -> Mapping[str, Any] | None:
     """The last record of a kind."""
-    found = [row for group in _groups(path) for row in group.filter(pc.equal(group["kind"], kind)).to_pylist()]
+    found = [row for group in _groups(paths) for row in group.filter(pc.equal(group["kind"], kind)).to_pylist()]
     return max(found, key=lambda row: int(row["number"]), default=None)
 
 
@@ -140,7 +143,8 @@ def _greatest(group: pa.Table) -> Mapping[str, Any]:
     return found
 
 
-def _groups(path: Path) -> Iterator[pa.Table]:
-    file = pq.ParquetFile(path)
-    for place in range(file.num_row_groups):
-        yield file.read_row_group(place)
+def _groups(paths: Sequence[Path]) -> Iterator[pa.Table]:
+    for path in paths:
+        file = pq.ParquetFile(path)
+        for place in range(file.num_row_groups):
+            yield file.read_row_group(place)

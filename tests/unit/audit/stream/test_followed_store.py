@@ -1,12 +1,15 @@
 """The store of a follower, read again and again: its changelog keeps what the store trims."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pubsub_lib.audit.stream.followed_store import FollowedStore, StoreRead
 from pubsub_lib.errors import ConfigError, StoreError
+from pubsub_lib.journal import Journal, JournalSettings
 from pubsub_lib.journal.reading import read
 from pubsub_lib.journal.rows import Row
 from pubsub_lib.store import Store
@@ -52,6 +55,25 @@ def test_links_that_were_trimmed_are_kept(sqlite_url: str, tmp_path: Path) -> No
         kept = {row.position: row for row in restarted if row.outcome == "committed"}
         assert {each.key for row in kept.values() for each in row.changes} == {"a", "b", "c", "d"}
     assert len(list((tmp_path / "store").iterdir())) == 1, "earlier readings are removed"
+
+
+def test_large_store_has_several_files(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = functools.partial(JournalSettings, roll_bytes=300)
+    monkeypatch.setattr("pubsub_lib.audit.ingest.store_journal.JournalSettings", small)
+    listing = Journal.listing
+
+    def listed(self: Journal, *of_topic: Any) -> None:
+        listing(self, *of_topic)
+        self._run().maintain()  # its thread does that after some seconds
+
+    monkeypatch.setattr(Journal, "listing", listed)
+    with Store(sqlite_url) as store:
+        for number in range(20):
+            write(store, *(f"{number}-{each}" for each in range(3)), topic=f"t{number}")
+        found = FollowedStore(sqlite_url, tmp_path).read()
+    rows = rows_of(found)
+    assert (positions(rows), changelog(rows)) == (list(range(1, 61)), (0, 60))
+    assert len([row for row in rows if row.kind == "object"]) == 60
 
 
 def test_changelog_that_was_trimmed_to_nothing_is_kept(sqlite_url: str, tmp_path: Path) -> None:
