@@ -191,7 +191,9 @@ class ReplicaState:
             else:
                 assert_never(effect)
         self.tracker.counters.history_changes += len(changed)
-        excluded = self.contradictions.undone(contradicted, quarantined, now)
+        excluded: tuple[Publisher, ...] = ()
+        if contradicted or quarantined:
+            excluded = self.contradictions.undone(contradicted, quarantined, now)
         if not changed:
             return StepResult(events, hello_requests, sync, by_sync=by_sync, quarantined=quarantined)
         read = combined(events[:by_sync])
