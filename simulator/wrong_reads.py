@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.model import ALL, ZERO, Point
+from pubsub_lib.core.quarantine import CONTRADICTIONS
 from simulator import invariants
+from simulator.exclusion_watch import knows_leases
 from simulator.invariants import Violation
-from simulator.plan import ANCHOR, BOUND
+from simulator.plan import ANCHOR, BOUND, SPACING
 
 if TYPE_CHECKING:
     from simulator.history import History
@@ -70,6 +72,8 @@ class WrongReads:
             self._beyond.pop((replica, name), None)
             return
         begun = max(self._beyond.setdefault((replica, name), now), well_since)
-        if begun < replica.process.since(ANCHOR):
+        # Each reading ends it, and the same publisher may begin again until it is excluded.
+        knows = knows_leases(replica, replica.clock.now())
+        if begun < replica.process.since(ANCHOR if knows else CONTRADICTIONS * (ANCHOR + SPACING)):
             claim = f"counts as complete up to {covered}, beyond the store, since {now - begun:.3f} s"
             raise Violation("covered", f"{replica.name}: {name!r} {claim}")
