@@ -18,6 +18,8 @@ from pubsub_lib.settings import Settings
 PREFIX: Final = "pubsub_replica_"
 MAX_TOPICS: Final = 200
 """A replica of more topics shows only the lowest and the highest position, to limit the number of time series."""
+MAX_PUBLISHERS: Final = 20
+"""Maximum number of quarantined publishers with a name, for the same reason: a program can send with many UUIDs."""
 
 
 def endpoint_of(
@@ -90,7 +92,7 @@ def _syncs(now: Status) -> Iterable[Metric]:
     yield syncs
     yield _counter("history_changes", "Topics read again after the store's history changed.", counters.history_changes)
     yield _counter("contradicted", "Times that the store contradicted a message.", counters.contradicted)
-    yield _gauge("quarantined_publishers", "Publishers whose messages are not used now.", len(now.quarantined))
+    yield from _quarantined(now)
     yield _counter("unleased", "Messages and hello replies of publishers without a live lease.", counters.unleased)
     yield _counter("useless_reads", "Readings for a count or digest that found no difference.", counters.useless)
     yield _counter("syncs_failed", "Syncs that failed, timed out, or lacked a topic.", counters.syncs_failed)
@@ -98,6 +100,15 @@ def _syncs(now: Status) -> Iterable[Metric]:
     yield _counters("sequences", "Events found by publishers' sequences.", "what", seen)
     faults = msgspec.structs.asdict(now.faults)
     yield _counters("faults", "Faults that must not happen.", "what", faults)
+
+
+def _quarantined(now: Status) -> Iterable[Metric]:
+    yield _gauge("quarantined_publishers", "Publishers whose messages are not used now.", len(now.quarantined))
+    text = f"Seconds until the messages of a publisher are used again, for the last {MAX_PUBLISHERS} publishers."
+    left = GaugeMetricFamily(f"{PREFIX}quarantine_seconds", text, labels=["service", "uuid"])
+    for each in now.quarantined[-MAX_PUBLISHERS:]:
+        left.add_metric([each.service, each.uuid], each.seconds_left)
+    yield left
 
 
 def _handlers(now: Status) -> Iterable[Metric]:

@@ -8,13 +8,15 @@ import msgspec
 import pytest
 from _patience import longest
 from _processes import free_port
+from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pubsub_lib import Publisher, Replica, Settings, Store, __version__
 from pubsub_lib.core.model import Point
+from pubsub_lib.core.quarantine import QuarantinedPublisher
 from pubsub_lib.errors import ClosedError, ConfigError, TransportError
 from pubsub_lib.journal import JournalSettings
-from pubsub_lib.replica.metrics import MAX_TOPICS, ReplicaMetrics
+from pubsub_lib.replica.metrics import MAX_PUBLISHERS, MAX_TOPICS, ReplicaMetrics
 from pubsub_lib.replica.status import ChainStatus
 from tests.unit.replica.test_inspection_routes import quarantine
 from tests.unit.world import settings
@@ -76,6 +78,17 @@ def test_metrics_have_the_values_of_the_status(sqlite_url: str) -> None:
         assert (name, ()) in found
     with pytest.raises(urllib.error.URLError):
         get(config, "/ready")
+
+
+def test_quarantined_publishers_are_named_up_to_a_maximum(sqlite_url: str) -> None:
+    """Any program can choose the service name in its messages."""
+    given = [QuarantinedPublisher(f'api"\n{number}', f"{number:032x}", 60.0) for number in range(MAX_PUBLISHERS + 2)]
+    with Store(sqlite_url), Replica(with_endpoint(sqlite_url), ["t"]) as replica:
+        status = msgspec.structs.replace(replica.status(), quarantined=given)
+    found = samples(generate_latest(ReplicaMetrics(lambda: status)).decode())
+    named = {labels: value for (name, labels), value in found.items() if name == "quarantine_seconds"}
+    assert named == {(each.service, each.uuid): 60.0 for each in given[2:]}
+    assert found["quarantined_publishers", ()] == len(given)
 
 
 def test_histograms_count_links_and_calls_but_no_full_sync(sqlite_url: str) -> None:
