@@ -121,6 +121,9 @@ class IpcSubscriber(Subscriber):
                 socket.rcvhwm = self._buffer
                 # Limits the memory for a frame of any sender; one that is a bit too large still arrives and is counted.
                 socket.maxmsgsize = 2 * self._limits.max_frame_bytes
+                # The folder's mode excludes other users. Their connections are closed also if it was changed later.
+                for user in {0, os.geteuid()}:
+                    socket.setsockopt(zmq.IPC_FILTER_UID, user)
                 socket.bind(f"{SCHEME}{self._path}")
                 self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             except (zmq.ZMQError, OSError) as error:

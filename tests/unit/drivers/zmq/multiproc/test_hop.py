@@ -415,3 +415,39 @@ def test_service_starts_over_a_dead_services_socket_file(tmp_path: Path) -> None
     with scene(rig(tmp_path)) as on:
         listener = on.subscriber(ALL)
         on.fence(listener, "t")
+
+
+OTHER_USER = 65534
+STRANGER = """
+import os, socket, sys
+os.chdir(sys.argv[1])  # the folders above are closed to other users
+user = int(sys.argv[2])
+os.setgroups([])
+os.setgid(user)
+os.setuid(user)
+with socket.socket(socket.AF_UNIX) as client:
+    client.settimeout(30)
+    client.connect("socket")
+    print(client.recv(1))
+"""
+"""Connects as another user, and prints the first byte of ZeroMQ's greeting, or nothing at the end of the connection."""
+
+
+def test_service_reads_nothing_of_another_user_also_after_its_folder_was_opened(tmp_path: Path, on: Scene) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a program of another user")
+    folder = tmp_path / "hop"
+
+    def connects(user: int) -> tuple[str, str]:
+        arguments = [sys.executable, "-I", "-S", "-c", STRANGER, str(folder), str(user)]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+        return done.stdout, done.stderr
+
+    listener = on.subscriber(ALL)
+    assert "PermissionError" in connects(OTHER_USER)[1]
+    folder.chmod(0o755)
+    (folder / "socket").chmod(0o666)
+    assert connects(OTHER_USER) == ("b''\n", "")
+    assert connects(0) == ("b'\\xff'\n", "")
+    folder.chmod(0o700)  # workers refuse another mode
+    on.fence(listener, "t")
