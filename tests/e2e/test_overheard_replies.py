@@ -34,7 +34,6 @@ def next_reply(curious: "zmq.Socket[bytes]") -> Hello:
     return envelope.hello
 
 
-@pytest.mark.slow
 def test_client_of_the_bare_prefix_receives_requested_heads_only_and_disturbs_no_replica(host: Host) -> None:
     """It requests replies with the nonces of others, which it has received, for another topic."""
     host.service()

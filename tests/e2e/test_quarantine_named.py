@@ -46,7 +46,6 @@ def quarantines(address: str) -> list[tuple[Labels, float]]:
     ]
 
 
-@pytest.mark.slow
 def test_rule_14_log_metrics_and_status_name_a_quarantined_publisher(
     host: Host, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,7 +47,6 @@ def recorded(curious: "zmq.Socket[bytes]", store: Store, topics: Sequence[str]) 
     return frames
 
 
-@pytest.mark.slow
 def test_rule_06_replayed_frames_and_forged_goodbyes_change_nothing(host: Host) -> None:
     host.service()
     worker = host.worker()
