@@ -59,8 +59,8 @@ def test_rule_06_replayed_frames_and_forged_goodbyes_change_nothing(host: Host) 
         context.socket(zmq.XPUB) as rogue,
     ):
         replica, topics = watched.replica, watched.topics
-        for each in (curious, rogue):
-            each.setsockopt(zmq.LINGER, 0)
+        for socket in (curious, rogue):
+            socket.setsockopt(zmq.LINGER, 0)
         curious.subscribe(b"")
         curious.connect(f"tcp://127.0.0.1:{port}")
         watched.must_come_to(write(worker, 2), store)
