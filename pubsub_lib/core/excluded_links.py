@@ -42,8 +42,9 @@ class ExcludedLinks:
     def reading(self, chains: Collection[str]) -> None:
         """A reading of these chains begins: it has what was committed until now."""
         waiting = [*self._asked, *self._received]  # the reading before may have failed
-        self._asked = [each for each in waiting if each.chain is None or each.chain in chains][-MAX_KEPT:]
-        self._received = deque((each for each in waiting if each.chain not in (None, *chains)), MAX_KEPT)
+        asked = [each.chain is None or each.chain in chains for each in waiting]
+        self._asked = [each for each, now in zip(waiting, asked, strict=True) if now][-MAX_KEPT:]
+        self._received = deque((each for each, now in zip(waiting, asked, strict=True) if not now), MAX_KEPT)
 
     def false(self, answer: SyncAnswer, chain: Callable[[str], Chain | None]) -> dict[Publisher, float]:
         """The store's own answer was used. The publishers of links that it does not contain, each with the time at
