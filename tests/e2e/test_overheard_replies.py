@@ -1,4 +1,4 @@
-"""A client without a key subscribes to the first byte of all hello replies, as security.md says it can."""
+"""A client without a key subscribes to the first byte of all hello replies, see docs/security.md."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -29,7 +29,7 @@ def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
 
 
 def goodbye(uuid: str, store_id: bytes) -> Frames:
-    """The end of a publisher, as it says it itself."""
+    """The last message of a publisher that ends."""
     head, body = codec.encode(Envelope("api-1", uuid, ALL, 0, (), Hello({}, {}, ZERO, 0.0, "", True), store_id))
     return Heads(exact=False).of(head)[0], body
 
@@ -59,8 +59,8 @@ def test_rule_06_replayed_frames_and_forged_goodbyes_change_nothing(host: Host) 
         context.socket(zmq.XPUB) as rogue,
     ):
         replica, topics = watched.replica, watched.topics
-        for socket in (curious, rogue):
-            socket.setsockopt(zmq.LINGER, 0)
+        for each in (curious, rogue):
+            each.setsockopt(zmq.LINGER, 0)
         curious.subscribe(b"")
         curious.connect(f"tcp://127.0.0.1:{port}")
         watched.must_come_to(write(worker, 2), store)
@@ -75,8 +75,8 @@ def test_rule_06_replayed_frames_and_forged_goodbyes_change_nothing(host: Host) 
         order = random.Random(0)
         for number in range(ROUNDS):
             # In their order, then in any order.
-            for each in frames if number == 0 else order.sample(frames, len(frames)):
-                rogue.send_multipart(each)
+            for frame in frames if number == 0 else order.sample(frames, len(frames)):
+                rogue.send_multipart(frame)
             for _ in range(GOODBYES // ROUNDS):
                 rogue.send_multipart(goodbye(entry.uuid, store.store_id))
         expected = before.dropped["old"] + ROUNDS * WRITES // 2

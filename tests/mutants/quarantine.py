@@ -63,4 +63,12 @@ MUTANTS = (
         tests=(f"{VERIFIED}::test_rule_14_withheld_change_contradicts_the_publisher_that_covered_it",),
         wrong="a publisher may state for ever that a topic has no change",
     ),
+    Mutant(
+        name="metrics_name_the_oldest_quarantined_publishers",
+        path="pubsub_lib/replica/metrics.py",
+        before="for each in now.quarantined[-MAX_PUBLISHERS:]:",
+        after="for each in now.quarantined[:MAX_PUBLISHERS]:",
+        tests=("tests/unit/replica/test_metrics.py::test_quarantined_publishers_are_named_up_to_a_maximum",),
+        wrong="a program with 20 UUIDs hides those with which it lies later",
+    ),
 )
