@@ -68,6 +68,10 @@ class ExclusionWatch:
         """
         return sum(now <= at + SPACING for at in self._went_back.get(replica, ()))
 
+    def all_steps_back(self, replica: "Replica") -> int:
+        """How often a reading showed this replica that the store went back."""
+        return len(self._went_back.get(replica, ()))
+
     def received(self, replica: "Replica", point: Point, now: float) -> None:
         """A forged link was received."""
         self._received.setdefault((replica, point), []).append(now)
@@ -111,7 +115,7 @@ class ExclusionWatch:
         tracker = replica.replica_state.tracker
         since = max([begun - FIRST_QUARANTINE, *self._denied.get(replica, [])[-1:]])
         read = [tracker.freshness.of[name] for name in answer.chains if name in tracker.topics]
-        denied = any(each.covered > answer.store.position and since < each.covered_at <= begun for each in read)
+        denied = any(each.stated > answer.store.position and since < each.stated_at <= begun for each in read)
         if not denied:
             return
         times = [at for at in self._denied.get(replica, []) if now - at < FIRST_QUARANTINE - SLACK]

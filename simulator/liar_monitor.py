@@ -155,7 +155,8 @@ class LiarMonitor(Monitor):
             known = replica.replica_state.tracker.chain(name).known
             if want.after is None and known in forged and (replica, name) not in self._requested:
                 follows = start.causes[name] == Trigger.INCOMPLETE
-                self._budget.provoked(replica, start.number, forged[known], name, want, now, follows=follows)
+                excused = self._exclusions.all_steps_back(replica)
+                self._budget.provoked(replica, start.number, forged[known], name, want, now, excused, follows=follows)
 
     def sync_answered(self, replica: "Replica", start: StartSync, answer: SyncAnswer) -> bool:
         """Readings that false digests cause stay within a budget."""

@@ -12,7 +12,9 @@ from simulator.plan import QUARANTINE, SPACING, TIMING
 if TYPE_CHECKING:
     from simulator.replica import Replica
 
-PROVOKED: Final = CONTRADICTIONS + (CONTRADICTIONS - 1) * (1 + ceil(SPACING / TIMING.sync_interval))
+IN_SPACING: Final = 1 + ceil(SPACING / TIMING.sync_interval)
+"""Maximum number of syncs between two contradictions that count."""
+PROVOKED: Final = CONTRADICTIONS + (CONTRADICTIONS - 1) * IN_SPACING
 """Maximum number of full syncs that the links of one publisher cause before its quarantine: the contradictions, and
 what the minimum time between two syncs allows in the times when a contradiction does not count."""
 
@@ -27,10 +29,12 @@ class SyncBudget:
         """How many syncs found that the replica was wrong."""
 
     def provoked(
-        self, replica: "Replica", number: int, uuid: str, name: str, want: Want, now: float, *, follows: bool
-    ) -> None:
+        self, replica: "Replica", number: int, uuid: str, name: str, want: Want, now: float, excused: int, *,
+        follows: bool,
+    ) -> None:  # fmt: skip
         """Sync ``number`` is a full one of a chain whose known point was forged. ``follows``: its cause is a delta of
         the sync before that was incomplete. It follows at once, so it does not count again when that sync counted.
+        ``excused``: how often the store went back, after which contradictions accuse no publisher for ``SPACING``.
         """
         if want.buckets is None:
             raise Violation("whole topic", f"{replica.name}: a link of {uuid[:4]} costs all objects of {name!r}")
@@ -39,8 +43,9 @@ class SyncBudget:
             return
         times[number] = now
         caused = len([at for at in times.values() if now - at < QUARANTINE])
-        if caused > PROVOKED:
-            raise Violation("budget", f"{replica.name}: {uuid[:4]} caused {caused} full syncs, at most {PROVOKED}")
+        maximum = PROVOKED + excused * IN_SPACING
+        if caused > maximum:
+            raise Violation("budget", f"{replica.name}: {uuid[:4]} caused {caused} full syncs, at most {maximum}")
 
     def failed(self, replica: "Replica", number: int) -> None:
         """Sync ``number`` failed. It is tried again after pauses that grow, and counts when it succeeds."""

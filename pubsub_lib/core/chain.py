@@ -5,10 +5,11 @@ This module does not decide when to sync: :mod:`.tracker` does, by the table in 
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
-from pubsub_lib.core.model import ALL, Link, Point, Want
+from pubsub_lib.core.model import ALL, ZERO, Link, Point, Want
 from pubsub_lib.core.reorder_buffer import ReorderBuffer
 from pubsub_lib.core.transitions import DONE, FROZEN, State, Trigger, after
 
@@ -168,6 +169,15 @@ class Chain:
     def passed(self, point: Point) -> bool:
         """True when the point is or was known: it lies on this replica's own chain."""
         return point == self.known or point in self.recent or any(point in points for points in self.earlier)
+
+    def remembered(self) -> Iterator[Point]:
+        """The points that known has passed, as far as they are remembered, and known. Oldest first."""
+        return chain(*self.earlier, self.recent)
+
+    @property
+    def oldest(self) -> Point:
+        """The first of them: what is before it need not be remembered."""
+        return next(self.remembered(), ZERO)
 
     def doubts(self, head: Point, latest: float) -> bool:
         """True when a relay's delta led beyond this head, and may be older than a reading of ``latest`` in which the

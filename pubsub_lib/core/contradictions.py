@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from pubsub_lib.core.effects import Replace
 from pubsub_lib.core.envelope import Envelope
 from pubsub_lib.core.excluded_links import ExcludedLink, ExcludedLinks
+from pubsub_lib.core.leased_publishers import LeasedPublishers
 from pubsub_lib.core.model import SyncAnswer
 from pubsub_lib.core.quarantine import Publisher, Quarantine
 from pubsub_lib.core.tracker import Tracker
@@ -17,6 +18,8 @@ class Contradictions:
         self._tracker = tracker
         self.quarantine = Quarantine()
         self._links = ExcludedLinks()
+        self.has_parents = False
+        """Whether relays are its publishers."""
         self._read_position = 0
         """The store's position in the last reading of the store itself."""
         self._undone: set[Publisher] = set()
@@ -38,12 +41,16 @@ class Contradictions:
         """A reading of these chains begins."""
         self._links.reading(chains)
 
-    def answered(self, answer: SyncAnswer, now: float) -> None:
-        """The store itself answered; the answer is used next."""
-        if answer.store.position < self._read_position:
-            self.quarantine.went_back(now)
-        self._read_position = answer.store.position
+    def answered(self, answer: SyncAnswer, leased: LeasedPublishers, now: float) -> None:
+        """A sync was answered in time; the answer is used next."""
+        # A relay may have been misled itself, as a source of syncs and as a publisher.
+        of_store = answer.ages is None
+        self.quarantine.at_once = of_store and leased.required and not self.has_parents
         self._undone.clear()
+        if of_store:
+            if answer.store.position < self._read_position:
+                self.quarantine.went_back(now)
+            self._read_position = answer.store.position
 
     def undone(
         self, replaced: Sequence[Replace], excluded: Sequence[Publisher], now: float

@@ -14,7 +14,7 @@ from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.model import Delta, Full, Point, SyncAnswer
 from pubsub_lib.core.quarantine import Publisher
 
-MAX_KEPT: Final = 1000
+MAX_KEPT: Final = 200
 """Maximum number of links that wait for a reading; the oldest is forgotten first. A publisher does not know when a
 reading begins, so one that hides lies among true links is detected sooner or later."""
 
@@ -51,7 +51,7 @@ class ExcludedLinks:
         which the last of them was received. ``chain``: a chain by its name, None if it is not followed.
         """
         found: dict[Publisher, float] = {}
-        passed: dict[str, set[Point]] = {}
+        committed: dict[str, set[Point]] = {}
         for link in self._asked:
             name = link.chain
             if name is None:
@@ -61,10 +61,13 @@ class ExcludedLinks:
             part, read = answer.chains.get(name), chain(name)
             if read is None or not isinstance(part, Delta | Full):
                 continue
-            if isinstance(part, Delta) and name not in passed:
-                passed[name] = {*read.recent, *(point for points in read.earlier for point in points)}
-            known = isinstance(part, Delta) and read.passed(part.head)
-            if link.point.position > part.head.position or (known and link.point not in passed[name]):
+            if link.point.position > part.head.position:
                 found[link.publisher] = link.received
+            elif isinstance(part, Delta) and read.passed(part.head) and link.point.position > read.oldest.position:
+                if name not in committed:
+                    wanted = {each.point for each in self._asked if each.chain == name}
+                    committed[name] = {point for point in read.remembered() if point in wanted}
+                if link.point not in committed[name]:
+                    found[link.publisher] = link.received
         self._asked = []
         return found

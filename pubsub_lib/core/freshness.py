@@ -13,6 +13,7 @@ import msgspec
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.model import ZERO, Point
 from pubsub_lib.core.quarantine import Publisher
+from pubsub_lib.core.request_portions import SentRequest
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.verification import Verification
 
@@ -46,7 +47,7 @@ class Freshness:
 
     __slots__ = (
         "ahead_at", "covered_at", "covered_by", "covered_store", "first_request", "head_known_at", "latest", "pending",
-        "proof", "publisher_proof", "verified_at",
+        "proof", "publisher_proof", "stated", "stated_at", "verified_at",
     )  # fmt: skip
 
     def __init__(self, now: float, first_request: int = 0) -> None:
@@ -65,6 +66,8 @@ class Freshness:
         self.covered_at = now
         self.covered_by: Publisher | None = None
         """The publisher that stated so."""
+        self.stated, self.stated_at = 0, now
+        """The first position that it stated and that no reading has confirmed, and when."""
         self.pending: dict[Point, HeadReading] = {}
         self.verified_at = NEVER_YET
         """Begin of the last reading of the store itself whose head was on the replica's chain."""
@@ -119,9 +122,12 @@ class Freshness:
         self.latest = max(self.latest, reading.latest)
         # A later reading with a lower position: the store was restored, to a point that this chain has. The replica
         # does not have the new history's changes up to the old position yet.
-        if reading.store.position > self.covered or reading.time > self.covered_at:
-            self.covered_store, self.covered_by = reading.store, reading.source
-            self.covered_at = now
+        # A publisher that cannot read the store for a while answers from its last reading, maybe before a restore.
+        late = reading.source is not None and reading.time < self.verified_at
+        if not late and (reading.store.position > self.covered or reading.time > self.covered_at):
+            if reading.source is None or reading.source != self.covered_by:
+                self.stated, self.stated_at = reading.store.position, now
+            self.covered_store, self.covered_by, self.covered_at = reading.store, reading.source, now
         if reading.publisher:
             self.publisher_proof = max(self.publisher_proof, reading.time)
 
@@ -131,8 +137,10 @@ class Freshness:
         the replica did not have; None without one.
         """
         source = self.covered_by
-        false = self.covered > store.position or (changed is not None and changed <= self.covered)
-        if source is None or self.covered_at > begun or not false:
+        if source is None or self.stated_at > begun:
+            return None
+        if self.stated <= store.position and (changed is None or changed > self.stated):
+            self.stated, self.stated_at = self.covered, self.covered_at
             return None
         self.covered_store, self.covered_by = ZERO, None
         self.pending = {point: kept for point, kept in self.pending.items() if kept.store.position <= store.position}
@@ -154,15 +162,6 @@ class Freshness:
                 max(reading, older, key=lambda each: each.store.position).source,
             )
         self.pending[head] = reading
-
-
-class SentRequest(msgspec.Struct, frozen=True):
-    """A hello request whose replies are accepted."""
-
-    asked: float
-    topics: frozenset[str]
-    number: int
-    """Requests are numbered in the order in which they are sent."""
 
 
 class FreshnessMonitor:
@@ -226,7 +225,7 @@ class FreshnessMonitor:
     def judge(self, chain: str, store: Point, at: "AnswerTime", changed: int | None = None) -> None:
         """The store was read, as of :meth:`Freshness.denied`. A relay's answer may be older, so it denies nothing."""
         fresh = self.of[chain]
-        received, source = fresh.covered_at, None if at.relayed else fresh.denied(store, at.earliest, changed)
+        received, source = fresh.stated_at, None if at.relayed else fresh.denied(store, at.earliest, changed)
         if source is not None:
             self.denied.append((source, received))
 

@@ -95,9 +95,12 @@ class Quarantine:
         self._times[uuid] = [*times[1 - CONTRADICTIONS :], now] if counts else times
         while len(self._times) > MAX_KEPT:
             del self._times[next(iter(self._times))]
-        if not counts or (len(times) + 1 < CONTRADICTIONS and not self.at_once):
+        if not self.at_once and (not counts or len(times) + 1 < CONTRADICTIONS):
             return False
-        return self._begin(service, uuid, now, seconds if times else first)
+        if not counts and uuid in self.until:
+            return False
+        # What counted before the leases were known had no effect.
+        return self._begin(service, uuid, now, seconds if counts and times else first)
 
     def excludes(self, uuid: str, now: float) -> bool:
         """Whether the messages of a publisher are not to be used now."""

@@ -112,7 +112,6 @@ class ReplicaState:
     def directory_read(self, uuids: Collection[str], now: float) -> list[StepResult]:
         """The store's directory shows live leases of these publishers (rule 14). What they sent before is used now."""
         self.leased.read(uuids, now)
-        self.quarantine.at_once = True
         return [self.feed(envelope, now) for envelope in self.unleased.taken(self.leased, now)]
 
     def tick(self, now: float) -> StepResult:
@@ -140,8 +139,8 @@ class ReplicaState:
         of_store = in_time and answer.ages is None
         if in_time and self.stores.identified(answer.store_id):
             self.tracker.forget_received(now)
-        if of_store:
-            self.contradictions.answered(answer, now)
+        if in_time:
+            self.contradictions.answered(answer, self.leased, now)
         # First the contents of all topics, then the links that had waited: handlers may order the former themselves.
         effects = sorted(self.tracker.sync_done(number, answer, now), key=lambda each: not isinstance(each, Replace))
         if self.witness is not None:

@@ -1,7 +1,9 @@
-"""Cuts topics into the portions of hello requests (rule 6)."""
+"""Hello requests, and the portions of topics that they name (rule 6)."""
 
 from collections.abc import Collection, Iterator
 from typing import Final
+
+import msgspec
 
 REQUEST_TOPICS: Final = 200
 """Maximum number of topics of one hello request: as many as a publisher answers in one hello."""
@@ -11,6 +13,15 @@ subscription; libzmq walks one of a megabyte recursively and runs out of stack.
 """
 TOPIC_OVERHEAD: Final = 5
 """Bytes of a topic in a hello request in addition to its name, in msgpack."""
+
+
+class SentRequest(msgspec.Struct, frozen=True):
+    """A hello request whose replies are accepted."""
+
+    asked: float
+    topics: frozenset[str]
+    number: int
+    """Requests are numbered in the order in which they are sent."""
 
 
 def cut(topics: Collection[str]) -> Iterator[tuple[str, ...]]:

@@ -82,6 +82,7 @@ class Engine:
         self._state, self._core = self._make_state(settings, rng, cache)
         self.sync_failures = SyncFailures(self._state.tracker.syncs)
         self._state.tracker.freshness.poll_delay = settings.timing.parent_wait if settings.parents else 0.0
+        self._state.contradictions.has_parents = bool(settings.parents)
         self._state.listens = handlers.listening
         self._state.witness = self._journal = journal
         self._faults = FaultLog()

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         name="first_contradiction_has_no_effect",
         path=QUARANTINE,
-        before="if not counts or (len(times) + 1 < CONTRADICTIONS and not self.at_once):",
+        before="if not self.at_once and (not counts or len(times) + 1 < CONTRADICTIONS):",
         after="if not counts or len(times) + 1 < CONTRADICTIONS:",
         tests=(f"{VERIFIED}::test_rule_14_first_contradiction_excludes_a_publisher_with_a_lease",),
         wrong="after each verification the next lie of the same publisher is shown, three times",

@@ -166,6 +166,20 @@ def test_rule_r3_reading_behind_a_relays_delta_is_doubted_when_it_may_be_later()
     assert not one.doubts(Point(3, 33), 9.0), "a full sync replaces the delta"
 
 
+def test_remembered_points_begin_with_the_oldest() -> None:
+    one = chain(known=Point(1, 1))
+    for position in range(2, RECENT_POINTS + 5):
+        one.advance(Point(position, 1), 0.0)
+    one.new_round()
+    one.advance(Point(RECENT_POINTS + 5, 1), 0.0)
+    points = [point.position for point in one.remembered()]
+    assert points[0] == one.oldest.position == 1
+    assert points[-1] == RECENT_POINTS + 5
+    one.jump(Point(7, 7), 0.0)
+    assert one.oldest == Point(7, 7)
+    assert chain(known=None).oldest == ZERO
+
+
 def test_sync_reads_a_delta_or_buckets_or_everything() -> None:
     one = chain(known=Point(3, 3))
     one.trigger(Trigger.RESUMED)

@@ -102,6 +102,15 @@ def test_full_answer_shows_only_what_is_beyond_its_head() -> None:
     assert case.read(Full({}, case.history.point)) == {LIAR: 1.0}
 
 
+def test_full_sync_forgets_the_points_before_it_so_links_before_it_are_not_judged() -> None:
+    """An honest publisher that is excluded once: its links of before a full sync are no lies."""
+    case = Case()
+    case.chain.jump(case.history.point, 2.0)
+    case.add(case.links[2].point, HONEST)
+    case.add(Point(999, 1))
+    assert case.read(Delta([], case.history.point)) == {LIAR: 1.0}
+
+
 def test_incomplete_delta_judges_nothing() -> None:
     case = Case()
     case.add(Point(999, 1))

@@ -482,6 +482,36 @@ def test_rule_14_answer_of_a_relay_denies_nothing() -> None:
     assert live.of["t"].covered == 11
 
 
+def test_rule_14_position_that_rises_all_the_time_is_denied() -> None:
+    """The publisher replies again during each reading, with a higher position."""
+    live = covered(11)
+    for number in range(20):
+        live.of["t"].count(HeadReading(3.0, Point(12 + number, 9), True, 3.0, LIAR), 3.0)
+    live.judge("t", Point(10, 1), READ)
+    assert live.denied == [(LIAR, 1.0)]
+    assert live.of["t"].covered == 0
+
+
+def test_rule_14_position_that_becomes_false_is_denied_by_the_next_reading() -> None:
+    live = covered(10)
+    live.of["t"].count(HeadReading(1.5, Point(99, 9), True, 1.5, LIAR), 1.5)
+    live.judge("t", Point(10, 1), READ)
+    assert live.denied == [], "the first position was true"
+    live.judge("t", Point(10, 1), AnswerTime(4.0, 4.0, 1))
+    assert live.denied == [(LIAR, 1.5)]
+
+
+def test_rule_14_late_reading_of_a_publisher_covers_nothing() -> None:
+    """The store was restored and read; a service that cannot read it answers from before the restore."""
+    live = covered(5, source=None)
+    fresh = live.of["t"]
+    fresh.verified_at = 3.0
+    fresh.count(HeadReading(2.9, Point(100, 9), True, 2.9, LIAR), 12.0)
+    assert fresh.covered == 5
+    fresh.count(HeadReading(3.1, Point(100, 9), True, 3.1, LIAR), 12.0)
+    assert fresh.covered == 100
+
+
 def test_rule_14_position_that_the_store_itself_gave_accuses_no_publisher() -> None:
     live = covered(11, source=None)
     live.judge("t", Point(10, 1), READ)

@@ -115,6 +115,14 @@ def test_further_contradictions_exclude_for_longer() -> None:
     assert quarantine.excluded(end + SECONDS / 2)[0].seconds_left == SECONDS
 
 
+def test_contradiction_before_the_leases_are_known_does_not_excuse_the_next_one() -> None:
+    quarantine = Quarantine()
+    assert not quarantine.contradicted(LIAR, 0.0, 0.0)
+    quarantine.at_once = True
+    assert quarantine.contradicted(LIAR, 1.0, 1.0)
+    assert quarantine.excluded(1.0)[0].seconds_left == FIRST_SECONDS
+
+
 def test_later_contradiction_does_not_shorten_a_quarantine() -> None:
     quarantine = at_once()
     quarantine.contradicted(LIAR, 0.0, 0.0)
