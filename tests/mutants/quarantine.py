@@ -50,15 +50,15 @@ MUTANTS = (
     Mutant(
         name="false_position_of_the_store_is_believed",
         path=FRESHNESS,
-        before="false = self.covered > store.position or",
-        after="false =",
+        before="if self.stated <= store.position and (",
+        after="if (",
         tests=(f"{VERIFIED}::test_rule_14_false_position_of_the_store_is_believed_until_the_next_reading",),
         wrong="a wait for a position ends too early for ever, because of a publisher's false hello",
     ),
     Mutant(
         name="withheld_change_accuses_no_publisher",
         path=FRESHNESS,
-        before="or (changed is not None and changed <= self.covered)",
+        before=" and (changed is None or changed > self.stated)",
         after="",
         tests=(f"{VERIFIED}::test_rule_14_withheld_change_contradicts_the_publisher_that_covered_it",),
         wrong="a publisher may state for ever that a topic has no change",
