@@ -85,8 +85,7 @@ class Engine:
         self._state.contradictions.has_parents = bool(settings.parents)
         self._state.listens = handlers.listening
         self._state.witness = self._journal = journal
-        self._faults = FaultLog()
-        self._paranoid = settings.paranoid
+        self._faults, self._paranoid = FaultLog(), settings.paranoid
         self._closing, self._restless = False, 0.0
         self._job: StartSync | None = None
         self._topics_lock = threading.Lock()
