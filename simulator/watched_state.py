@@ -33,7 +33,7 @@ class WatchedReplicaState(ReplicaState):
     def _replace(self, chain: str, answer: Full, reached: int, events: list[Event], now: float) -> bool:
         self.owner.replaced.append(chain)
         same_history = super()._replace(chain, answer, reached, events, now)
-        self.monitor.replaced(self.owner, chain, answer.head, same_history=same_history)
+        self.monitor.replaced(self.owner, chain, answer.head, same_history=answer.contains_known is not False)
         return same_history
 
     def _exclude(self, envelope: Envelope, now: float) -> None:

@@ -175,7 +175,7 @@ class ReplicaState:
                 by_sync = len(events)
                 if before is not None and not same_history:
                     changed[effect.chain] = before, after
-                    if effect.source is not None:
+                    if effect.source is not None and effect.answer.contains_known is False:  # not a guess
                         contradicted.append(effect)
             elif isinstance(effect, Compare):
                 self._compare(effect.heads, now, envelope)

@@ -263,6 +263,22 @@ def test_rule_14_restored_store_excludes_no_publisher(chain: str) -> None:
     assert not replica.state.quarantine.until
 
 
+def test_rule_14_trimmed_changelog_accuses_no_publisher() -> None:
+    """Versions went back, so the history is another one; whose messages the old one had is not known."""
+    replica = Deceived("t")
+    replica.results += replica.state.directory_read([UUID], replica.now)
+    replica.receive(replica.history.one("t", "k0", "9"))
+    replica.history = replica.history.restored(3)
+    replica.history.some(3, "u")
+    replica.history.trim(100)
+    replica.heads = replica.history.reading()
+    replica.pass_time(LATEST + 1.0)
+    assert replica.shown() == replica.stored()
+    assert replica.state.tracker.counters.history_changes == 1
+    assert replica.state.tracker.counters.contradicted == 0
+    assert not replica.state.quarantine.until
+
+
 def test_rule_14_false_position_of_the_store_is_believed_until_the_next_reading() -> None:
     """True heads, and a position beyond the store's: a wait for a number would end too early, for ever."""
     replica = Deceived("t")
