@@ -78,6 +78,14 @@ def followed(host: Host) -> Iterator[tuple[Running, Store, Watched, Head]]:
         yield worker, store, watched, known_head(store, watched)
 
 
+def must_wait_for_true_positions(worker: Running, store: Store, watched: Watched) -> None:
+    """Check that a wait for a false position times out, and that the replica receives what is written."""
+    with pytest.raises(WaitTimeout):
+        watched.replica.wait_for(FAR, WAIT, topics=(TOPIC,))
+    watched.replica.wait_handled(write(worker, 2), LONG, topics=(TOPIC,))
+    assert not watched.differs(store)
+
+
 @pytest.mark.slow
 def test_rule_14_position_of_a_hello_without_a_lease_ends_no_wait(host: Host) -> None:
     with followed(host) as (worker, store, watched, head):
@@ -85,10 +93,7 @@ def test_rule_14_position_of_a_hello_without_a_lease_ends_no_wait(host: Host) ->
         rogue = Squatter(beside(host), head, store.store_id, secrets.token_hex(16), FAR)
         try:
             assert poll(lambda: replica.status().counters.unleased > 0, LONG), "the attack does not work"
-            with pytest.raises(WaitTimeout):
-                replica.wait_for(FAR, WAIT, topics=(TOPIC,))
-            replica.wait_handled(write(worker, 2), LONG, topics=(TOPIC,))
-            assert not watched.differs(store)
+            must_wait_for_true_positions(worker, store, watched)
         finally:
             rogue.close()
 
@@ -107,10 +112,7 @@ def test_rule_14_position_of_a_hello_with_a_lease_ends_waits_only_until_the_next
             replica.wait_for(FAR, LONG, topics=(TOPIC,))
             assert poll(lambda: bool(replica.status().quarantined), LONG), "it is believed for ever"
             assert [each.uuid for each in replica.status().quarantined] == [used]
-            with pytest.raises(WaitTimeout):
-                replica.wait_for(FAR, WAIT, topics=(TOPIC,))
-            replica.wait_handled(write(worker, 2), LONG, topics=(TOPIC,))
-            assert not watched.differs(store)
+            must_wait_for_true_positions(worker, store, watched)
         finally:
             rogue.close()
 

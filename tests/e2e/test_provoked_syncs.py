@@ -16,15 +16,12 @@ from pubsub_lib import Store, Timing
 from pubsub_lib.core import codec, quarantine
 from pubsub_lib.core.envelope import Envelope, Hello, Message
 from pubsub_lib.core.model import ALL, Head, Point
-from pubsub_lib.core.quarantine import CONTRADICTIONS, SECONDS, QuarantineTimes
-from pubsub_lib.core.replica_state import ReplicaState
+from pubsub_lib.core.quarantine import CONTRADICTIONS
 from pubsub_zmq.buckets import Heads
 from pubsub_zmq.subscription_budget import request_in
 from tests.e2e.service_host import LONG, Host, Watched, write
 from tests.e2e.test_forged_changes import TOPIC, forged
 
-SPACING: Final = 2.0
-"""Of the contradictions, instead of 10 s, so that the quarantine begins soon."""
 INTERVAL: Final = 0.25
 """The minimum time between two syncs."""
 PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
@@ -91,11 +88,6 @@ def host(tmp_path: Path, sqlite_url: str) -> Iterator[Host]:
     found.close()
 
 
-def sooner(state: ReplicaState) -> None:
-    """Count the contradictions of a replica that are ``SPACING`` apart."""
-    state.quarantine.times = QuarantineTimes(SECONDS, SPACING, SECONDS)
-
-
 def test_number_of_provoked_full_syncs_is_documented() -> None:
     number = max_fulls(quarantine.SPACING, Timing().sync_interval)
     assert f"at most {number} full syncs of a replica" in " ".join(PAGE.read_text().split())
@@ -117,7 +109,6 @@ def test_rule_14_lies_cause_a_bounded_number_of_full_syncs(lie: str, host: Host)
             with Watched(settings, (TOPIC,)) as watched:
                 replica = watched.replica
                 assert poll(lambda: replica.status().chains[TOPIC].known == head.point, LONG)
-                replica._engine.read(sooner)
                 liar.start()
                 assert poll(lambda: bool(replica.status().quarantined), LONG), "it goes on for ever"
                 assert [(each.service, each.uuid) for each in replica.status().quarantined] == [("api-2", liar.uuid)]

@@ -53,7 +53,7 @@ REQUIRED = {
     "wrong reads that the anchor does not end": ("lies_never_verified", "lies_not_rolled_back"),
     "a quarantine without effect or end": ("excluded_publisher_used", "liar_never_excluded", "excluded_for_ever"),
     "a lying worker that is used": ("excluded_worker_used", "lying_worker_never_excluded", "unconfirmed_worker_used"),
-    # With liars all replicas read the directory, so the lease alone rejects a publisher of another store.
+    # A replica that reads the directory rejects a publisher of another store by the lease alone.
     "the store's id not compared": ("another_store_used", "lies_of_another_store_published"),
     "links without a lease": ("unleased_link_used", "unleased_link_lost", "unleased_link_dropped_early"),
     "a full sync for each lie": ("false_digests_without_pause", "lie_costs_all_objects"),
