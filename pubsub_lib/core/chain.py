@@ -224,6 +224,12 @@ class Chain:
         """Forget heads that were received before this turn."""
         self.heads = deque(head for head in self.heads if head.turn >= turn)
 
+    def take_heads(self, turn: int) -> list[HelloHead]:
+        """Remove all heads; return those that were received since this turn."""
+        self.drop_heads_before(turn)
+        taken, self.heads = list(self.heads), deque()
+        return taken
+
     def drop_old_heads(self, turn: int) -> None:
         """The same, and those that known has reached, in any place: the oldest head that stays starts the clock."""
         self.drop_heads_before(turn)

@@ -156,6 +156,12 @@ class ReorderBuffer:
             self._remove(step)
         return len(old)
 
+    def drop_all(self) -> int:
+        """Drop everything; returns the number of messages."""
+        messages, self._messages, self._bytes = self._messages, 0, 0
+        self._steps.clear()
+        return messages
+
     def drop_before(self, turn: int) -> int:
         """Drop steps whose first message was received before this turn; returns their number. The clock of a step that
         was replaced before this turn ends, too.

@@ -284,8 +284,7 @@ class Tracker:
         """Drop the links, heads and readings that wait: they may be of another store (rule 15)."""
         self._reached_store = None
         for chain in self._chains.values():
-            self.counters.foreign_store += chain.reorder_buffer.messages
-            chain.reorder_buffer.drop_before(self._turn + 1)
+            self.counters.foreign_store += chain.reorder_buffer.drop_all()
             chain.heads.clear()
             self.freshness.of[chain.name].pending.clear()
             if chain.state is State.HOLDING:
@@ -577,8 +576,7 @@ class Tracker:
         self.freshness.judge(chain.name, store, at)
         chain.jump(full.head, now)
         self._reached_store = None
-        fresh = self.freshness.of[chain.name]
-        fresh.restart(full.head, at.reading(store), now)
+        self.freshness.of[chain.name].restart(full.head, at.reading(store), now)
         chain.read_in, chain.read_whole = self._turn, not chain.repair
         chain.repair = chain.undone = False
         self._pauses.read(chain.name)
@@ -587,9 +585,11 @@ class Tracker:
             chain.mismatched_readings = 0
         self._trigger(chain, Trigger.REPLACED, now)
         applied: list[Link] = []
-        chain.drop_heads_before(at.turn)
-        heads = list(chain.heads)
-        chain.heads.clear()
+        heads = chain.take_heads(at.turn)
+        if full.contains_known is False and source is not None and (late := chain.reorder_buffer.drop_all()):
+            # The publisher that led known astray may have sent these meanwhile: the store is asked instead.
+            self.counters.old += late
+            self._trigger(chain, Trigger.HISTORY_CHANGED, now)
         self._after_sync(chain, at.turn, now, applied)
         for head in heads:
             self._judge_hello_head(chain, head, now)

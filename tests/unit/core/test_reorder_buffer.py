@@ -75,6 +75,7 @@ def test_every_removal_frees_room() -> None:
             lambda: waiting.take(ZERO),  # noqa: B023 - called within the round
             lambda: waiting.drop_old(links[0].point, everywhere=False),  # noqa: B023
             lambda: waiting.drop_before(2),  # noqa: B023
+            lambda: waiting.drop_all(),  # noqa: B023
         ):
             assert hold(waiting, links[0])
             leave()

@@ -555,6 +555,38 @@ def test_rule_05_head_of_another_history_during_a_full_sync_starts_a_delta_at_on
     assert bench.state() is State.DELTA_DUE
 
 
+@pytest.mark.parametrize("by_publisher", [True, False])
+def test_rule_14_links_that_waited_for_an_answer_that_contradicts_are_read_instead(by_publisher: bool) -> None:
+    """The publisher of the undone point may have sent them, and the caller excludes it only after this step."""
+    history, bench = following()
+    undone = history.restored(history.point.position).one()
+    if by_publisher:
+        bench.feed(undone)
+    else:
+        bench.history = history.restored(history.point.position)
+        bench.history.one()
+        bench.tracker.resync(["t"], bench.now)
+        bench.wait()
+        bench.answer()
+        bench.history = history
+    bench.tracker.verify(bench.now)
+    bench.wait()
+    bench.answer()  # no delta from there
+    bench.wait()
+    wants = {"t": Want(known=bench.known())}
+    reading = history.answer(wants)
+    assert reading.chains["t"].contains_known is False  # type: ignore[union-attr]
+    true, false = history.one(), history.restored(history.point.position, seed=2).one()
+    bench.feed(true, false)
+    assert bench.answer(reading) == ([] if by_publisher else [true, false])
+    if by_publisher:
+        bench.wait()
+        assert bench.running.causes == {"t": "history changed"}
+        assert bench.answer() == [true]
+        assert bench.tracker.counters.old == 2
+        assert bench.state() is State.FOLLOWING
+
+
 def test_rule_05_everything_is_replaced_in_one_step() -> None:
     history = History()
     history.commit(("a", "k", "1"), ("b", "k", "1"))

@@ -347,18 +347,33 @@ def test_rule_05_false_digest_of_a_link_that_waited_for_a_sync_does_not_cost_all
         replica.receive(replica.history.one("t", f"more-{number}"))
     lie = msgspec.structs.replace(forged(replica.history, "t", "planted"), digest=1)
     replica.answering = False
-    replica.receive(lie)
+    replica.state.mismatched("t", replica.now)
     replica.pass_time(0.1)
     (start,) = replica.unanswered
-    again = msgspec.structs.replace(lie, point=Point(lie.point.position + 1, 4712))
-    replica.receive(again)
+    replica.receive(lie)
     replica.take(replica.state.sync_done(start.number, replica.history.answer(start.wants), replica.now))
-    assert replica.state.tracker.chain("t").known == again.point
+    assert replica.state.tracker.chain("t").known == lie.point
     replica.answering = True
     replica.pass_time(1.0)
     assert replica.shown() == replica.stored()
-    assert [notice.publishers for notice in replica.notices()] == [{"t": ("api-1", UUID)}] * 2
+    assert [notice.publishers for notice in replica.notices()] == [{"t": ("api-1", UUID)}]
     assert replica.read < 100, "only the differing buckets are read"
+
+
+def test_rule_14_lie_that_is_received_while_the_store_contradicts_its_publisher_is_not_believed() -> None:
+    replica = Deceived("t")
+    lie = msgspec.structs.replace(forged(replica.history, "t", "planted"), digest=1)
+    replica.answering = False
+    replica.receive(lie)
+    replica.pass_time(0.1)
+    (start,) = replica.unanswered
+    replica.receive(msgspec.structs.replace(lie, point=Point(lie.point.position + 1, 4712)))
+    replica.take(replica.state.sync_done(start.number, replica.history.answer(start.wants), replica.now))
+    assert replica.shown() == replica.stored()
+    replica.answering = True
+    replica.pass_time(1.0)
+    assert replica.shown() == replica.stored()
+    assert [notice.publishers for notice in replica.notices()] == [{"t": ("api-1", UUID)}], "one notice"
 
 
 def test_rule_14_restored_store_names_no_publisher_when_the_store_led_there() -> None:
