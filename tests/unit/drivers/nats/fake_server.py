@@ -15,6 +15,13 @@ def message(sid: bytes, subject: bytes, data: bytes, reply: bytes = b"") -> byte
     return b"MSG %b %b %b%d\r\n%b\r\n" % (subject, sid, reply + b" " if reply else b"", len(data), data)
 
 
+class _Encrypted(ssl.SSLSocket):
+    """``wrap_socket`` of Python 3.11 leaves the new socket open when the client has ended just before."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Peer:
     """The server's side of one connection."""
 
@@ -41,6 +48,7 @@ class Peer:
         try:
             self.send(self._info)
             if self._tls is not None:
+                self._tls.sslsocket_class = _Encrypted
                 self._connection = self._tls.wrap_socket(self._connection, server_side=True)
         except OSError:  # the client has ended, or refuses the certificate
             self._connection.close()
