@@ -134,11 +134,16 @@ def side_by_side() -> list[str]:
     return ["-n", str(2 * len(os.sched_getaffinity(0))), "--dist", "worksteal"]
 
 
+END_HANGING = ("-o", "faulthandler_exit_on_timeout=true")
+"""A test that hangs is failed by its name: its process ends after ``faulthandler_timeout``, another one runs the rest.
+Not with the long tests, of which some take longer."""
+
+
 def selection(arguments: Sequence[str]) -> list[str]:
     """The arguments of pytest for those of ``tools/test``."""
     if arguments and arguments[0] == EVERYTHING:
         return [*side_by_side(), *arguments[1:]]
-    return list(arguments) or [*side_by_side(), "-m", "not long"]
+    return list(arguments) or [*side_by_side(), *END_HANGING, "-m", "not long"]
 
 
 def compiling(environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":

@@ -80,9 +80,26 @@ def test_package_that_only_root_may_install_is_named_to_others(
 
 def test_long_tests_run_only_with_all_or_when_they_are_named() -> None:
     parallel = _checks.side_by_side()
-    assert _checks.selection([]) == [*parallel, "-m", "not long"]
+    assert _checks.selection([]) == [*parallel, *_checks.END_HANGING, "-m", "not long"]
     assert _checks.selection(["--all", "--durations=9"]) == [*parallel, "--durations=9"]
     assert _checks.selection(["tests/e2e/test_chaos.py", "-x"]) == ["tests/e2e/test_chaos.py", "-x"]
+
+
+def test_hanging_test_is_failed_by_its_name_and_the_others_run(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text(
+        "import threading\ndef test_hangs():\n    threading.Event().wait()\ndef test_other():\n    pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-n", "1", "-o", "faulthandler_timeout=2", *_checks.END_HANGING]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "crashed while running 'test_one.py::test_hangs'" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
 
 
 def test_all_tests_are_imported_beside_the_checks_before_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
