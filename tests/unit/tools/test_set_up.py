@@ -272,7 +272,7 @@ def test_named_tests_run_in_one_process(monkeypatch: pytest.MonkeyPatch, compile
     assert ran[-1][-2:] == ["pytest", "tests/unit/test_errors.py::one"]
     assert compiled == []
     assert checks.main([]) == 0
-    assert ran[-1][3:] == [*checks.side_by_side(), "-m", "not long"]
+    assert ran[-1][3:] == [*checks.side_by_side(), *checks.END_HANGING, "-m", "not long"]
     assert checks.main(["--all"]) == 0
     assert ran[-1][3:] == checks.side_by_side()
     assert len(compiled) == 2
