@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from pubsub_lib.core.chain import MAX_HEADS, Chain
 from pubsub_lib.core.freshness import MAX_PENDING
 from pubsub_lib.core.model import ALL, Point
+from pubsub_lib.core.reorder_buffer import ALL_CHAINS_BYTES, ALL_CHAINS_LINKS
 from pubsub_lib.core.transitions import DUE, State
 from simulator.plan import TIMING
 
@@ -101,13 +102,17 @@ def staleness_is_honest(history: "History", replica: "Replica", chain: Chain) ->
 
 
 def buffers_are_bounded(replica: "Replica", chain: Chain) -> str | None:
-    """Each buffer is within its limit."""
-    limits = replica.world.plan.limits
-    pending = len(replica.replica_state.tracker.freshness.of[chain.name].pending)
+    """Each buffer is within its limit, and those of all chains together within theirs."""
+    limits, tracker = replica.world.plan.limits, replica.replica_state.tracker
+    pending = len(tracker.freshness.of[chain.name].pending)
     if chain.reorder_buffer.messages > limits.max_waiting_links:
         return f"{chain.reorder_buffer.messages} messages wait in {chain.name!r}"
     if chain.reorder_buffer.size > limits.max_waiting_bytes:
         return f"{chain.reorder_buffer.size} bytes wait in {chain.name!r}"
+    buffers = [tracker.chain(topic).reorder_buffer for topic in tracker.topics]
+    messages, size = sum(each.messages for each in buffers), sum(each.size for each in buffers)
+    if messages > ALL_CHAINS_LINKS * limits.max_waiting_links or size > ALL_CHAINS_BYTES * limits.max_waiting_bytes:
+        return f"{messages} messages of {size} bytes wait in all chains"
     if len(chain.heads) > MAX_HEADS or pending > MAX_PENDING:
         return f"{len(chain.heads)} heads and {pending} proofs wait in {chain.name!r}"
     return None

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from pubsub_lib.core.envelope import Message
-from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Link, Point, Want
-from pubsub_lib.core.reorder_buffer import ReorderBuffer
+from pubsub_lib.core.reorder_buffer import ReorderBuffer, WaitingSpace
 from pubsub_lib.core.transitions import DONE, FROZEN, State, Trigger, after
 
 RECENT_POINTS = 1024
@@ -61,7 +60,7 @@ class Chain:
         "undone",
     )
 
-    def __init__(self, name: str, limits: Limits, known: Point | None, now: float) -> None:
+    def __init__(self, name: str, space: WaitingSpace, known: Point | None, now: float) -> None:
         self.name = name
         self.state = State.JOINING
         self.known = known
@@ -69,7 +68,7 @@ class Chain:
         self.history = object()
         """Another object after each full sync, and when the topic is dropped and followed again: a commit that was on
         the chain before need not be on it any more."""
-        self.reorder_buffer = ReorderBuffer(limits)
+        self.reorder_buffer = ReorderBuffer(space)
         self.heads: deque[HelloHead] = deque()
         self.recent: deque[Point] = deque(maxlen=MAX_RECENT_POINTS)
         self.earlier: deque[deque[Point]] = deque(maxlen=RECENT_ROUNDS)

@@ -34,10 +34,18 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 1024 * 1024
     # A link that needs more is sent as a run of messages.
     max_waiting_links: Annotated[
-        Positive, Meta(description="Maximum number of messages of one topic that wait for an earlier message.")
+        Positive,
+        Meta(
+            description="Maximum number of messages of one topic that wait for an earlier message. Of all topics of a "
+            "replica together 10 times as many."
+        ),
     ] = 10_000
     max_waiting_bytes: Annotated[
-        Positive, Meta(description="Maximum size of the waiting messages of one topic, in bytes.")
+        Positive,
+        Meta(
+            description="Maximum size of the waiting messages of one topic, in bytes. Of all topics of a replica "
+            "together twice as much."
+        ),
     ] = 64 * 1024 * 1024
     # The size is that of table, key and value of each change, and 200 bytes for its Python objects, so that deletes
     # count as well.

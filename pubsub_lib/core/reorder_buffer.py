@@ -9,6 +9,10 @@ from pubsub_lib.core.model import Link, Point
 
 CHANGE_OVERHEAD = 200
 """Bytes that a change needs in memory besides the text of its table, key and value: its Python objects."""
+ALL_CHAINS_LINKS = 10
+"""Links of all chains of a replica that may wait together: 10 times as many as those of one chain."""
+ALL_CHAINS_BYTES = 2
+"""Bytes of all of them: twice those of one chain, so that their number of topics does not multiply the memory."""
 _RECEIVED = attrgetter("received")
 
 
@@ -80,13 +84,26 @@ class PendingStep:
         return whole
 
 
-class ReorderBuffer:
-    """The pending steps of one chain, by the point that each waits for, oldest first; bounded."""
+class WaitingSpace:
+    """The limits of each chain's pending steps, and what is left for those of all chains of one replica."""
 
-    __slots__ = ("_bytes", "_limits", "_messages", "_steps")
+    __slots__ = ("bytes", "limits", "messages")
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.limits = limits
+        self.messages = ALL_CHAINS_LINKS * limits.max_waiting_links
+        self.bytes = ALL_CHAINS_BYTES * limits.max_waiting_bytes
+
+
+class ReorderBuffer:
+    """The pending steps of one chain, by the point that each waits for, oldest first; bounded, and together with the
+    chains that share its ``space``.
+    """
+
+    __slots__ = ("_bytes", "_messages", "_space", "_steps")
+
+    def __init__(self, space: WaitingSpace) -> None:
+        self._space = space
         self._steps: dict[Point, PendingStep] = {}
         self._messages = 0
         self._bytes = 0
@@ -118,22 +135,20 @@ class ReorderBuffer:
         """
         step = self._steps.get(prev)
         size = size_of(message.link)
-        if self._messages >= self._limits.max_waiting_links or self._bytes + size > self._limits.max_waiting_bytes:
+        if not self._has_room(size):
             return step is not None and step.point == message.link.point and step.has(message)
         if step is None or step.point != message.link.point:
             fresh = PendingStep(prev, message.link.point, needed, now, turn)
             if step is not None:
                 # Two histories continue from one point: the later message is more likely right.
                 fresh.replaces(step)
-                self._messages -= step.messages
-                self._bytes -= step.size
+                self._count(-step.messages, -step.size)
             step = self._steps[prev] = fresh
         if step.add(message):
             step.source = source
             if step.publishers.setdefault(message.link.topic, source) != source:
                 step.publishers[message.link.topic] = None
-            self._messages += 1
-            self._bytes += size
+            self._count(1, size)
         return True
 
     def take(self, known: Point) -> PendingStep | None:
@@ -158,7 +173,8 @@ class ReorderBuffer:
 
     def drop_all(self) -> int:
         """Drop everything; returns the number of messages."""
-        messages, self._messages, self._bytes = self._messages, 0, 0
+        messages = self._messages
+        self._count(-messages, -self._bytes)
         self._steps.clear()
         return messages
 
@@ -190,8 +206,19 @@ class ReorderBuffer:
 
     def _remove(self, step: PendingStep) -> None:
         del self._steps[step.prev]
-        self._messages -= step.messages
-        self._bytes -= step.size
+        self._count(-step.messages, -step.size)
+
+    def _has_room(self, size: int) -> bool:
+        space = self._space
+        limits = space.limits
+        own = self._messages < limits.max_waiting_links and self._bytes + size <= limits.max_waiting_bytes
+        return own and space.messages > 0 and size <= space.bytes
+
+    def _count(self, messages: int, size: int) -> None:
+        self._messages += messages
+        self._bytes += size
+        self._space.messages -= messages
+        self._space.bytes -= size
 
 
 def size_of(link: Link) -> int:

@@ -17,6 +17,7 @@ from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.mismatches import LinkPauses, PersistentMismatch
 from pubsub_lib.core.model import ALL, Delta, Full, Head, Link, Point, SyncAnswer, Want
 from pubsub_lib.core.reconnection import Reconnection
+from pubsub_lib.core.reorder_buffer import WaitingSpace
 from pubsub_lib.core.request_portions import cut
 from pubsub_lib.core.sequence_gaps import SequenceGaps
 from pubsub_lib.core.store_hints import NEVER_DUE, StoreHints
@@ -37,7 +38,7 @@ class Tracker:
 
     def __init__(self, timing: Timing, limits: Limits, rng: random.Random, now: float) -> None:
         self._timing = timing
-        self._limits = limits
+        self._space = WaitingSpace(limits)
         self._rng = rng
         self._chains: dict[str, Chain] = {}
         self._joining: dict[str, float] = {}
@@ -67,21 +68,20 @@ class Tracker:
 
         ``known``: points that the replica has, from which a delta is enough.
         """
-        fresh = [topic for topic in topics if topic not in self._chains]
-        if not fresh:
+        if not (fresh := [topic for topic in topics if topic not in self._chains]):
             return []
         self._reached_store = None
         for topic in fresh:
-            point = known.get(topic) if known is not None else None
-            self._chains[topic] = Chain(topic, self._limits, point, now)
+            self._chains[topic] = Chain(topic, self._space, (known or {}).get(topic), now)
             self._joining[topic] = now + self._timing.hello_wait
             self.freshness.add(topic, now)
         return [*self._hello_requests(fresh, now)]
 
     def unsubscribe(self, topic: str) -> None:
         """Stop following a topic; a sync that runs for it is ignored."""
-        if self._chains.pop(topic, None) is None:
+        if (chain := self._chains.pop(topic, None)) is None:
             return
+        chain.reorder_buffer.drop_all()  # gives its room back to the other chains
         self._joining.pop(topic, None)
         self._holding.pop(topic, None)
         self._due.pop(topic, None)

@@ -1,11 +1,12 @@
 """A controller process: a replica that can be killed at a failpoint.
 
-``service_controller.py CONFIG`` prints "synced". Then, for each position in its input, it waits until
-the position is handled, and prints its objects as JSON.
+``service_controller.py CONFIG [TOPIC …]`` prints "synced". Then, for each position in its input, it
+waits until the position is handled, and prints its objects as JSON. It follows two topics and those given.
 """
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pubsub_lib import Replica, Settings
@@ -14,8 +15,8 @@ TOPICS = ("t0", "t1")
 LONG = 120.0
 
 
-def main(config: Path) -> None:
-    with Replica(Settings.from_file(config), TOPICS) as replica:
+def main(config: Path, more: Sequence[str]) -> None:
+    with Replica(Settings.from_file(config), (*TOPICS, *more)) as replica:
         replica.on("item", lambda event: None)
         replica.wait_synced(LONG)
         print("synced", flush=True)
@@ -26,4 +27,4 @@ def main(config: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

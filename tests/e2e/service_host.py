@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -130,10 +131,10 @@ class Host:
         assert answer(process) == "ready\n", process.communicate()
         return process
 
-    def controller(self, failpoint: str = "") -> Running:
-        """Start a controller, which prints "synced" when it is synced."""
+    def controller(self, failpoint: str = "", topics: Iterable[str] = ()) -> Running:
+        """Start a controller, which prints "synced" when it is synced. ``topics``: that it also follows."""
         script = str(Path(__file__).with_name("service_controller.py"))
-        return self._start([script, str(self.config)], failpoint)
+        return self._start([script, str(self.config), *topics], failpoint)
 
     def close(self) -> None:
         """Kill the remaining processes."""

@@ -18,6 +18,25 @@ ANSWERS = "tests/unit/core/test_answer_time.py"
 
 MUTANTS = (
     Mutant(
+        name="waiting_links_of_all_topics_are_not_bounded",
+        path=BUFFER,
+        before="        return own and space.messages > 0 and size <= space.bytes\n",
+        after="        return own\n",
+        tests=(
+            f"{WAITING}::test_rule_02_buffers_of_all_chains_together_never_exceed_their_limits",
+            f"{RULES}::test_rule_02_waiting_links_of_all_topics_are_bounded_together",
+        ),
+        wrong="links that wait on many topics take the memory of a replica, a full share for each topic",
+    ),
+    Mutant(
+        name="dropped_topic_keeps_its_room",
+        path=TRACKER,
+        before="        chain.reorder_buffer.drop_all()  # gives",
+        after="        # gives",
+        tests=(f"{RULES}::test_rule_02_topic_that_is_not_followed_any_more_gives_its_room_back",),
+        wrong="a replica that follows and drops topics reads a delta for each link that comes too early",
+    ),
+    Mutant(
         name="delta_is_not_compared",
         path=TRACKER,
         before="([Compare(delta.heads)] if compared and delta.heads else ())",

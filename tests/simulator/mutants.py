@@ -317,11 +317,12 @@ def waiting_unbounded() -> list[Patch]:
     hold = ReorderBuffer.hold
 
     def _hold(self: Any, *arguments: Any) -> bool:
-        limits, self._limits = self._limits, msgspec.structs.replace(self._limits, max_waiting_links=10_000)
+        space = self._space
+        limits, space.limits = space.limits, msgspec.structs.replace(space.limits, max_waiting_links=10_000)
         try:
             return hold(self, *arguments)
         finally:
-            self._limits = limits
+            space.limits = limits
 
     return [(ReorderBuffer, "hold", _hold)]
 

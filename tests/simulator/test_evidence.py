@@ -3,6 +3,7 @@
 from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO, Point
+from pubsub_lib.core.reorder_buffer import WaitingSpace
 from pubsub_lib.core.transitions import Trigger
 from simulator.evidence import Evidence, may_wait
 
@@ -67,7 +68,7 @@ def test_points_up_to_known_are_forgotten() -> None:
 
 
 def test_old_link_is_dropped_unless_the_chain_is_frozen() -> None:
-    chain = Chain("t", Limits(), TWO, 0.0)
+    chain = Chain("t", WaitingSpace(Limits()), TWO, 0.0)
     for trigger in (Trigger.RESUMED, Trigger.BEGUN, Trigger.CAUGHT_UP):
         chain.trigger(trigger)
     assert [may_wait(chain, point) for point in (ONE, TWO, Point(3, 13))] == [False, False, True]

@@ -6,12 +6,13 @@ from pubsub_lib.core.chain import MAX_HEADS, MAX_RECENT_POINTS, RECENT_POINTS, R
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Point, Want
+from pubsub_lib.core.reorder_buffer import WaitingSpace
 from pubsub_lib.core.transitions import State, Trigger
 from tests.unit.core.builders import History, run_of
 
 
 def chain(name: str = "t", known: Point | None = ZERO) -> Chain:
-    return Chain(name, Limits(), known, 0.0)
+    return Chain(name, WaitingSpace(Limits()), known, 0.0)
 
 
 def test_topic_follows_its_own_points_and_all_the_transactions() -> None:

@@ -4,6 +4,7 @@ from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.excluded_links import MAX_KEPT, ExcludedLink, ExcludedLinks
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, Delta, Full, Incomplete, Point, SyncAnswer
+from pubsub_lib.core.reorder_buffer import WaitingSpace
 from tests.unit.core.builders import History
 
 HONEST = ("api-1", "1" * 32)
@@ -16,7 +17,7 @@ class Case:
     def __init__(self, name: str = "t") -> None:
         self.history = History()
         self.links = self.history.some(5)
-        self.chain = Chain(name, Limits(), self.links[0].point, 0.0)
+        self.chain = Chain(name, WaitingSpace(Limits()), self.links[0].point, 0.0)
         self.excluded = ExcludedLinks()
 
     def add(self, point: Point, publisher: tuple[str, str] = LIAR, at: float = 1.0) -> None:

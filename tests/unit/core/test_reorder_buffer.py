@@ -5,7 +5,14 @@ import pytest
 from pubsub_lib.core.envelope import Message
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ZERO, Link
-from pubsub_lib.core.reorder_buffer import CHANGE_OVERHEAD, ReorderBuffer, size_of
+from pubsub_lib.core.reorder_buffer import (
+    ALL_CHAINS_BYTES,
+    ALL_CHAINS_LINKS,
+    CHANGE_OVERHEAD,
+    ReorderBuffer,
+    WaitingSpace,
+    size_of,
+)
 from tests.unit.core.builders import History, run_of
 
 ONE = size_of(History().one(value="12"))
@@ -19,7 +26,7 @@ def hold(waiting: ReorderBuffer, link: Link | Message, now: float = 0.0, turn: i
 
 def test_step_is_taken_once_and_only_at_its_previous_point() -> None:
     first, second = History().some(2)
-    waiting = ReorderBuffer(Limits())
+    waiting = ReorderBuffer(WaitingSpace(Limits()))
     hold(waiting, second)
     assert waiting.take(ZERO) is None
     step = waiting.take(first.point)
@@ -32,7 +39,7 @@ def test_step_is_taken_once_and_only_at_its_previous_point() -> None:
 def test_incomplete_run_is_not_taken() -> None:
     link = History().commit(("t", "a", "1"), ("t", "b", "2"), ("t", "c", "3"))[0]
     parts = run_of(link, 3)
-    waiting = ReorderBuffer(Limits())
+    waiting = ReorderBuffer(WaitingSpace(Limits()))
     for part in (parts[2], parts[0], parts[2]):
         hold(waiting, part)
         assert waiting.take(ZERO) is None
@@ -44,7 +51,7 @@ def test_incomplete_run_is_not_taken() -> None:
 
 def test_links_of_a_transaction_come_in_written_order() -> None:
     links = History().commit(("b", "k", "1"), ("a", "k", "1"), ("c", "k", "1"))
-    waiting = ReorderBuffer(Limits())
+    waiting = ReorderBuffer(WaitingSpace(Limits()))
     for link in (links[2], links[0], links[1]):
         waiting.hold(Message(link), link.tx_prev, link.tx_links, 0.0, 1)
     step = waiting.take(ZERO)
@@ -58,7 +65,7 @@ def test_links_of_a_transaction_come_in_written_order() -> None:
 def test_rule_02_buffer_never_exceeds_its_limits(limits: Limits, fits: int) -> None:
     history = History()
     links = [history.one(value="12") for _ in range(6)]
-    waiting = ReorderBuffer(limits)
+    waiting = ReorderBuffer(WaitingSpace(limits))
     assert [hold(waiting, link) for link in links] == [True] * fits + [False] * (6 - fits)
     assert waiting.messages == fits
     assert hold(waiting, links[0]), "a repeated link needs no room"
@@ -69,8 +76,9 @@ def test_rule_02_buffer_never_exceeds_its_limits(limits: Limits, fits: int) -> N
 def test_every_removal_frees_room() -> None:
     history = History()
     links = [history.one(value="12") for _ in range(3)]
+    space = WaitingSpace(Limits(max_waiting_links=3, max_waiting_bytes=3 * ONE))
     for _ in range(5):
-        waiting = ReorderBuffer(Limits(max_waiting_links=3, max_waiting_bytes=3 * ONE))
+        waiting = ReorderBuffer(space)
         for leave in (
             lambda: waiting.take(ZERO),  # noqa: B023 - called within the round
             lambda: waiting.drop_old(links[0].point, everywhere=False),  # noqa: B023
@@ -81,11 +89,36 @@ def test_every_removal_frees_room() -> None:
             leave()
             assert waiting.messages == 0
         assert all(hold(waiting, link) for link in links)
+        waiting.drop_all()
+        assert (space.messages, space.bytes) == (3 * ALL_CHAINS_LINKS, 3 * ONE * ALL_CHAINS_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("limits", "together"),
+    [
+        (Limits(max_waiting_links=4), 4 * ALL_CHAINS_LINKS),
+        (Limits(max_waiting_bytes=4 * ONE), 4 * ALL_CHAINS_BYTES),
+    ],
+)
+def test_rule_02_buffers_of_all_chains_together_never_exceed_their_limits(limits: Limits, together: int) -> None:
+    space = WaitingSpace(limits)
+    history = History()
+    chains = [(ReorderBuffer(space), [history.one(value="12") for _ in range(3)]) for _ in range(together)]
+    kept = [sum(hold(waiting, link) for link in links) for waiting, links in chains]
+    assert sum(kept) == together
+    assert kept[:2] == [3, 3], "the first chains have their own limits"
+    first, links = chains[0]
+    assert hold(first, links[0]), "a repeated link needs no room"
+    last, others = chains[-1]
+    assert not hold(last, others[0])
+    first.take(links[0].prev)
+    assert hold(last, others[0]), "what another chain needs no more is free"
+    assert not hold(last, others[1])
 
 
 def test_rule_03_repeated_message_keeps_the_time_of_its_first_arrival() -> None:
     links = History().some(4)
-    waiting = ReorderBuffer(Limits())
+    waiting = ReorderBuffer(WaitingSpace(Limits()))
     for now, link in ((1.0, links[3]), (2.0, links[1]), (3.0, links[3])):
         hold(waiting, link, now)
     assert waiting.oldest is not None
@@ -95,10 +128,12 @@ def test_rule_03_repeated_message_keeps_the_time_of_its_first_arrival() -> None:
 
 def test_two_histories_at_one_point_keep_the_later_message_and_the_older_time() -> None:
     one, other = History(1).one(), History(2).one()
-    waiting = ReorderBuffer(Limits())
+    space = WaitingSpace(Limits())
+    waiting = ReorderBuffer(space)
     hold(waiting, one, 1.0, turn=1)
     hold(waiting, other, 2.0, turn=5)
     assert (len(waiting), waiting.messages) == (1, 1)
+    assert space.messages == WaitingSpace(Limits()).messages - 1
     assert waiting.oldest is not None
     assert (waiting.oldest.point, waiting.oldest.received) == (other.point, 1.0)
     assert waiting.drop_before(5) == 0, "a sync that began in between does not cover it"
@@ -106,7 +141,7 @@ def test_two_histories_at_one_point_keep_the_later_message_and_the_older_time() 
 
 def test_rule_05_time_of_a_replaced_step_ends_with_a_sync_that_drops_it() -> None:
     history, other = History(1), History(2)
-    waiting = ReorderBuffer(Limits())
+    waiting = ReorderBuffer(WaitingSpace(Limits()))
     one, far = history.some(3)[::2]
     hold(waiting, one, 1.0, turn=1)
     hold(waiting, far, 2.0, turn=5)
@@ -127,7 +162,7 @@ def test_rule_05_time_of_a_replaced_step_ends_with_a_sync_that_drops_it() -> Non
 
 def test_drop_old_stops_at_the_first_later_step_unless_everywhere() -> None:
     links = History().some(4)
-    waiting = ReorderBuffer(Limits())
+    waiting = ReorderBuffer(WaitingSpace(Limits()))
     for link in (links[0], links[3], links[1]):
         hold(waiting, link)
     assert waiting.drop_old(links[2].point, everywhere=False) == 1
@@ -138,7 +173,7 @@ def test_drop_old_stops_at_the_first_later_step_unless_everywhere() -> None:
 def test_rule_05_drop_before_uses_the_turn_of_the_first_message() -> None:
     link = History().commit(("t", "a", "1"), ("t", "b", "2"))[0]
     parts = run_of(link, 2)
-    waiting = ReorderBuffer(Limits())
+    waiting = ReorderBuffer(WaitingSpace(Limits()))
     hold(waiting, parts[0], turn=1)
     hold(waiting, parts[1], turn=9)
     assert waiting.drop_before(5) == 1
@@ -158,14 +193,14 @@ def test_deletes_that_wait_are_bounded() -> None:
     keys = [f"{number:03}" + "k" * 500 for number in range(20)]
     history.commit(*[("t", key, "1") for key in keys])
     link = history.commit(*[("t", key, None) for key in keys])[0]
-    assert not hold(ReorderBuffer(Limits(max_waiting_bytes=10_000)), link)
+    assert not hold(ReorderBuffer(WaitingSpace(Limits(max_waiting_bytes=10_000))), link)
 
 
 def test_turns_since_a_time_are_of_first_messages_and_of_clocks() -> None:
     history = History()
     [first] = history.some(1)
     other = History(seed=5).one(value="3")
-    waiting = ReorderBuffer(Limits())
+    waiting = ReorderBuffer(WaitingSpace(Limits()))
     hold(waiting, first, 3.0, 4)
     assert (list(waiting.turns_from(3.0)), list(waiting.turns_from(3.5))) == ([4, 4], [])
     hold(waiting, other, 6.0, 8)  # takes the place of the first, whose clock goes on

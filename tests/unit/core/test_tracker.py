@@ -12,7 +12,7 @@ from pubsub_lib.core.chain import Chain
 from pubsub_lib.core.effects import RequestHello
 from pubsub_lib.core.limits import Limits
 from pubsub_lib.core.model import ALL, ZERO, Heads, Point, Want
-from pubsub_lib.core.reorder_buffer import size_of
+from pubsub_lib.core.reorder_buffer import ALL_CHAINS_LINKS, size_of
 from pubsub_lib.core.timing import Timing
 from pubsub_lib.core.tracker import Tracker
 from pubsub_lib.core.transitions import State
@@ -151,6 +151,32 @@ def test_rule_02_waiting_links_are_bounded_in_bytes() -> None:
     assert bench.state() is State.HOLDING
     bench.feed(third)
     assert bench.state() is State.DELTA_DUE
+
+
+def test_rule_02_topic_that_is_not_followed_any_more_gives_its_room_back() -> None:
+    topics = tuple(f"t{number}" for number in range(ALL_CHAINS_LINKS + 1))
+    history, bench = following(Limits(max_waiting_links=1), topics)
+    *full, last = [history.some(2, topic)[1] for topic in topics]
+    for link in full:
+        bench.feed(link)
+        assert bench.state(link.topic) is State.HOLDING
+    bench.tracker.unsubscribe(topics[0])
+    bench.feed(last)
+    assert bench.state(last.topic) is State.HOLDING
+    bench.feed(history.some(2, topics[1])[1])
+    assert bench.state(topics[1]) is State.DELTA_DUE, "its own limit is reached"
+
+
+def test_rule_02_waiting_links_of_all_topics_are_bounded_together() -> None:
+    topics = tuple(f"t{number}" for number in range(ALL_CHAINS_LINKS + 1))
+    history, bench = following(Limits(max_waiting_links=1), topics)
+    *full, last = [history.some(2, topic)[1] for topic in topics]
+    for link in full:
+        bench.feed(link)
+        assert bench.state(link.topic) is State.HOLDING
+    bench.feed(last)
+    assert bench.state(last.topic) is State.DELTA_DUE, "no room is left: the store is read"
+    assert bench.tracker.counters.overflowed == 1
 
 
 @pytest.mark.parametrize("full", [False, True])
