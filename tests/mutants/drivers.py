@@ -41,10 +41,24 @@ ZMQ = (
     ),
     RECEIVER(
         "receiver_waits_although_a_message_is_there",
-        "more = int(sub.getsockopt(zmq.EVENTS)) & _POLLIN  #",
-        "more = 0  #",
+        "more = not empty and int(sub.getsockopt(zmq.EVENTS)) & _POLLIN\n",
+        "more = False\n",
         "test_receiver_sends_hello_requests_at_once_after_subscribing_to_the_reply",
         "a message that arrives during an order is delivered with the next one",
+    ),
+    RECEIVER(
+        "receiver_trusts_an_attempt_before_an_order",
+        "due, empty = self._keep_up(sub), False\n",
+        "due = self._keep_up(sub)\n",
+        "test_receiver_sends_hello_requests_at_once_after_subscribing_to_the_reply",
+        "a message that arrives during an order is delivered with the next one",
+    ),
+    RECEIVER(
+        "receiver_looks_twice_after_a_message",
+        "                    empty = self._drain(sub)\n",
+        "                    self._drain(sub)\n",
+        "test_receiver_looks_once_whether_more_waits_after_a_single_message",
+        "a message costs one more use of the socket",
     ),
     SUBSCRIBER(
         "receiver_is_woken_before_it_has_an_order",

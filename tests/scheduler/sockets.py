@@ -163,6 +163,8 @@ class SubDouble(_SocketDouble):
         self.connected: list[str] = []
         self.failed = 0
         """Number of attempts to receive without a message."""
+        self.looks = 0
+        """Number of looks at the events."""
         self._changed = False
         """Whether the descriptor is readable."""
         zmq_double.sources[self] = lambda: bool(self.incoming)
@@ -172,6 +174,7 @@ class SubDouble(_SocketDouble):
         if option == zmq.FD:
             return id(self)
         self.use("looks for events")
+        self.looks += 1
         return int(zmq.POLLIN) if self.incoming else 0
 
     def use(self, what: str) -> None:

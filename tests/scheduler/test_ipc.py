@@ -85,6 +85,32 @@ def test_pusher_closed_during_pushes_ends() -> None:
     explore(scenario, deviations=2)
 
 
+def test_messages_are_delivered_whenever_they_arrive() -> None:
+    """The descriptor that the service polls signals a message only until the socket is used again."""
+
+    def scenario(world: World) -> None:
+        puller = ControlledPuller(world)
+        history = History()
+        received: list[Message] = []
+        puller.initialize(lambda made: received.extend(made.messages), lambda: None)
+        puller.register_topic(ALL)
+        world.replace("pubsub_zmq.multiproc.subscriber", "_BATCH", 2)
+        puller.daemonize()
+
+        def push(*sequences: int) -> None:
+            for sequence in sequences:
+                puller.pull.deliver(*codec.encode(envelope(history.one(), sequence=sequence), Limits()))
+
+        world.together(lambda: push(1, 2, 3), lambda: world.sleep(0.0))
+        world.until(lambda: len(received) == 3, "all messages", SOON)
+        push(4)
+        world.until(lambda: len(received) == 4, "the last message", SOON)
+        puller.close()
+
+    explore(scenario, deviations=2)
+    explore(scenario, seeds=range(100))
+
+
 def test_closed_service_takes_only_messages_pushed_before() -> None:
     def scenario(world: World) -> None:
         puller = ControlledPuller(world)
