@@ -21,6 +21,10 @@ THREADS: Final = ("writer", "receiver", "handler")
 """The threads in the order of their first calls."""
 TIMER: Final = "inflow_guard.py"
 """The file of a thread that looks at the sending thread ten times a second, and is in the traces of a slow machine."""
+TURN: Final = "_drain"
+"""The first call of each turn of the receiver."""
+LOOK: Final = ("drivers/pubsub_zmq/arrivals.py", "look")
+"""A call of the turns in which it looks at its connections, five times a second, also while nothing is received."""
 
 Hops = tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]
 """For each thread its steps: a file, and the functions that were called in it, each once."""
@@ -33,9 +37,19 @@ def hops(trace: Trace) -> Hops:
         if steps[0].file.endswith(TIMER):
             continue
         calls = [(step.file, name) for step in steps for name in step.functions if not name.startswith("<")]
-        groups = groupby(calls, key=lambda call: call[0])
+        groups = groupby(without_looks(calls), key=lambda call: call[0])
         found.append(tuple((file, tuple(dict.fromkeys(name for _, name in group))) for file, group in groups))
     return tuple(found)
+
+
+def without_looks(calls: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The calls (file, function) of a thread without the turns of ``LOOK``."""
+    turns: list[list[tuple[str, str]]] = [[]]
+    for call in calls:
+        if call[1] == TURN:
+            turns.append([])
+        turns[-1].append(call)
+    return [call for turn in turns if LOOK not in turn for call in turn]
 
 
 def most_frequent(found: Sequence[Trace]) -> Hops:

@@ -71,6 +71,11 @@ class ConnectionMonitor:
         """Number of connections whose handshake has succeeded."""
         return self._up.total()
 
+    @property
+    def addresses(self) -> int:
+        """Number of addresses that the socket connects to."""
+        return len(self._addresses)
+
     def behind(self, endpoint: str) -> frozenset[str]:
         """The addresses that this name of the monitor can stand for; empty after they were removed."""
         return self._behind.get(endpoint, frozenset())

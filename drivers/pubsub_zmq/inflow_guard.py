@@ -52,6 +52,7 @@ _RECEIVED_AT: Final = 128
 """Offset of ``tcpi_bytes_received`` in the kernel's ``struct tcp_info``; Linux 4.1 and newer have it."""
 _INFO_BYTES: Final = _RECEIVED_AT + 8
 _ESTABLISHED: Final = 1  # tcpi_state
+_getsockopt: Final = ctypes.CDLL(None).getsockopt
 _FOLDER: Final = "/proc/self/fd"
 
 
@@ -69,19 +70,20 @@ def busiest(brought: Mapping[int, int]) -> list[int]:
 
 def received() -> dict[int, int]:
     """The received bytes of each TCP connection of this process, by its descriptor."""
-    getsockopt = ctypes.CDLL(None).getsockopt
-    found = {}
-    info = ctypes.create_string_buffer(_INFO_BYTES)
-    size = ctypes.c_int()
     with os.scandir(_FOLDER) as entries:  # not by Path, which takes three times as long
         descriptors = [int(each.name) for each in entries]
-    for descriptor in descriptors:
-        size.value = _INFO_BYTES
-        if getsockopt(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO, info, ctypes.byref(size)) != 0:
-            continue  # a file, another kind of socket, or closed meanwhile
-        if size.value == _INFO_BYTES and info.raw[0] == _ESTABLISHED:
-            found[descriptor] = struct.unpack_from("Q", info.raw, _RECEIVED_AT)[0]
-    return found
+    return {each: number for each in descriptors if (number := received_by(each)) is not None}
+
+
+def received_by(descriptor: int) -> int | None:
+    """The received bytes of this TCP connection; None for a file, another kind of socket, or a closed one."""
+    info = ctypes.create_string_buffer(_INFO_BYTES)
+    size = ctypes.c_int(_INFO_BYTES)
+    if _getsockopt(descriptor, socket.IPPROTO_TCP, socket.TCP_INFO, info, ctypes.byref(size)) != 0:
+        return None
+    if size.value != _INFO_BYTES or info.raw[0] != _ESTABLISHED:
+        return None
+    return int(struct.unpack_from("Q", info.raw, _RECEIVED_AT)[0])
 
 
 def copy_of(descriptor: int) -> socket.socket:

@@ -14,8 +14,8 @@ from pubsub_lib.core.model import ALL
 from pubsub_lib.driver_state import SubscriberState
 from pubsub_lib.errors import FrameError
 from pubsub_lib.logs import logger
-from pubsub_lib.zmq_frames import receive
 from pubsub_zmq import addresses
+from pubsub_zmq.arrivals import Arrivals
 from pubsub_zmq.buckets import Topics, is_bucketed, plain
 from pubsub_zmq.connection_monitor import ConnectionMonitor
 from pubsub_zmq.options import ZmqOptions
@@ -68,6 +68,8 @@ class Receiver:
         )
         # Only the thread counts, and keys never change, so that readers copy without a lock and the hot path has none.
         self._counts = life.counts
+        buffered = options.buffered_frames(limits.max_frame_bytes)
+        self._arrivals = Arrivals(limits.max_frame_bytes, buffered, self._counts)
 
     def counters(self) -> Mapping[str, int]:
         """Any thread."""
@@ -182,6 +184,7 @@ class Receiver:
         """Receive until nothing waits (True), at most ``_BURST`` messages. The attempt that finds nothing takes longer
         than a look at the events, but lets the handler's thread run: with the look, a handler began 12 µs later.
         """
+        receive = self._arrivals.read
         for _ in range(_BURST):
             if self._life.closed:
                 return False
@@ -231,7 +234,8 @@ class Receiver:
     def _receive(self, events: Iterable[tuple[int, str, int]]) -> None:
         now = time.monotonic()
         connected = self._health.counts["connected"]
-        for event, endpoint, _ in events:
+        for event, endpoint, number in events:
+            self._arrivals.event(event, endpoint, number, now)
             self._health.event(event, endpoint, now)
             if self._pins is not None:
                 self._note_handshake(event, endpoint)
@@ -258,9 +262,10 @@ class Receiver:
             _log.warning("the publisher at %s %s", endpoint, reason)
 
     def _keep_up(self, sub: "zmq.Socket[bytes]") -> float:
-        """Connect again and expire hello requests, as far as due. Return the time of the next call; an order or an
-        event may make one necessary before."""
+        """Connect again, expire hello requests and end connections without whole messages, as far as due. Return the
+        time of the next call; an order or an event may make one necessary before."""
         now = time.monotonic()
+        self._arrivals.look(sub, self._health.addresses, now)
         for gone in self._health.given_up(now):
             self._counts["revived"] += 1
             self._counts["oversized"] += gone.was_up
@@ -272,4 +277,4 @@ class Receiver:
                 self._disconnect(sub, address)
                 self._connect(sub, address)
         self._unsubscribe(sub, list(self._pending.expired(now, self._connections())))
-        return min(self._pending.next_time(), self._health.next_time())
+        return min(self._pending.next_time(), self._health.next_time(), self._arrivals.next_time)

@@ -37,6 +37,7 @@ _Socket = zmq.Socket[bytes]
 _EVENTS: Final = zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED
 LISTENER_EVENTS: Final = _EVENTS | zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED
 """The events of a socket that accepts connections."""
+_CONNECTOR_EVENTS: Final = _EVENTS | zmq.EVENT_CONNECTED
 REFUSED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
 """The publisher refused this client's key."""
 UNPROVEN: Final = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL), int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
@@ -160,7 +161,7 @@ class Monitor:
     """The events of one socket's connections. Only the socket's thread may use it."""
 
     def __init__(
-        self, watched: _Socket, events: int = _EVENTS, *, keys: bool = False, where: str = "inproc://monitor"
+        self, watched: _Socket, events: int = _CONNECTOR_EVENTS, *, keys: bool = False, where: str = "inproc://monitor"
     ) -> None:
         """``keys``: also report failed handshakes. ``where``: an address that is new in the socket's context. Raises
         zmq.ZMQError.

@@ -48,7 +48,7 @@ class ZmqSubscriber(Subscriber):
         self._parts: deque[RequestPart] = deque(maxlen=_MAX_PARTS)
         self._waker: Waker | None = None
         more = () if keys is None else ("refused", "unproven")
-        self._life = SubscriberState(self._lock, _log, ("revived", "receive_errors", "unwanted", *more))
+        self._life = SubscriberState(self._lock, _log, ("revived", "receive_errors", "unwanted", "unfinished", *more))
         pins = None if keys is None else self._pins
         self._receiver = Receiver(limits, options, self._orders, self._parts, self._life, pins)
 
@@ -116,7 +116,8 @@ class ZmqSubscriber(Subscriber):
         """The counters that the API requires, and: ``connected``, ``disconnected`` and ``reconnected`` connections,
         and ``revived`` connections, which ZeroMQ had given up. A connection given up after its handshake counts as
         ``oversized``, the usual cause. ``unwanted``: messages of other topics in the same bucket, and second copies
-        (:mod:`.buckets`). With keys also ``refused`` (a publisher refused this client's key) and
+        (:mod:`.buckets`). ``unfinished``: connections that this end closed, because they brought a message without an
+        end (:mod:`.arrivals`). With keys also ``refused`` (a publisher refused this client's key) and
         ``unproven`` (the publisher at an address did not prove that it has the expected key).
         """
         self._life.check_process()

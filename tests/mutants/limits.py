@@ -17,6 +17,8 @@ SUBSCRIPTIONS = partial(
     _mutant, "drivers/pubsub_zmq/subscription_budget.py", "tests/unit/drivers/zmq/test_subscription_budget.py"
 )
 UNFINISHED = partial(_mutant, "drivers/pubsub_zmq/unfinished.py", "tests/unit/drivers/zmq/test_unfinished.py")
+ENDLESS = partial(_mutant, "drivers/pubsub_zmq/endless.py", "tests/unit/drivers/zmq/test_endless.py")
+ARRIVALS = partial(_mutant, "drivers/pubsub_zmq/arrivals.py", "tests/unit/drivers/zmq/test_arrivals.py")
 BACKLOG = partial(_mutant, "drivers/pubsub_zmq/backlog.py", "tests/unit/drivers/zmq/test_backlog.py")
 BUCKETS = partial(_mutant, "drivers/pubsub_zmq/buckets.py", "tests/unit/drivers/zmq/test_buckets.py")
 PUBLISHER = partial(_mutant, "drivers/pubsub_zmq/publisher.py", "tests/unit/drivers/zmq/test_inflow_guard.py")
@@ -79,6 +81,55 @@ MUTANTS = (
         "self._open[descriptor] = left + grown - read",
         "test_messages_give_no_credit_for_later_bytes",
         "a client that first sends many subscriptions may send a long message without an end",
+    ),
+    ENDLESS(
+        "endless_message_to_a_replica_is_not_ended",
+        "if size > self.maximum}",
+        "if size > 1000 * self.maximum}",
+        "test_endless_message_is_found_and_no_honest_connection_after_any_steps",
+        "a program at a publisher's address takes all memory of a replica",
+    ),
+    ENDLESS(
+        "message_that_waited_proves_those_that_came_later",
+        "            proves = False\n",
+        "            proves = descriptor in self._counted\n",
+        "test_message_that_was_held_before_proves_nothing_and_one_after_it_does",
+        "a message without an end after some whole ones takes memory without a bound",
+    ),
+    ENDLESS(
+        "messages_that_wait_count_as_none",
+        "        if self._left:\n            return {}\n",
+        "",
+        "test_bytes_of_messages_that_still_wait_do_not_count",
+        "a replica that reads slowly ends its connections to publishers",
+    ),
+    ENDLESS(
+        "busy_replica_ends_no_connection",
+        "        if not empty:\n            self._count",
+        "        if empty:\n            self._count",
+        "test_endless_message_is_found_while_messages_always_wait",
+        "beside a publisher that sends much, a message without an end takes all memory",
+    ),
+    ARRIVALS(
+        "bytes_in_the_system_count_as_taken",
+        "Brought(before - waiting, after - waiting)",
+        "Brought(before, after)",
+        "test_bytes_that_wait_in_the_system_were_not_taken",
+        "a replica that stalls ends its connections to publishers",
+    ),
+    ARRIVALS(
+        "socket_that_has_the_number_of_a_closed_one_is_ended",
+        "own = identity_of(connection.fileno()) == watched.identity",
+        "own = True",
+        "test_other_socket_with_the_descriptor_is_not_ended",
+        "a replica ends its process's connection to the database",
+    ),
+    ARRIVALS(
+        "messages_of_any_number_of_parts_are_kept",
+        "elif number == MAX_PARTS + 1:",
+        "elif number == 0:",
+        "test_parts_above_the_maximum_are_not_kept",
+        "ZeroMQ holds as many messages of millions of parts as of two",
     ),
     BACKLOG(
         "unread_subscriptions_have_no_limit",

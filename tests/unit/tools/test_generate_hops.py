@@ -32,6 +32,12 @@ def test_thread_that_looks_at_the_sending_thread_is_no_part_of_a_set() -> None:
     assert hops(slow) == hops(ONE)
 
 
+def test_turn_in_which_the_receiver_looks_at_its_connections_is_no_part_of_a_set() -> None:
+    turn = (Step("drivers/receiver.py", ("_drain", "_keep_up")), Step("drivers/pubsub_zmq/arrivals.py", ("look",)))
+    message = Step("drivers/receiver.py", ("_drain", "wants"))
+    assert hops(Trace([[*turn, message, *turn]])) == hops(Trace([[message]]))
+
+
 def test_another_number_of_threads_is_named() -> None:
     with pytest.raises(ValueError, match="2 threads, not on writer, receiver, handler"):
         most_frequent([Trace(ONE.threads[:2])])

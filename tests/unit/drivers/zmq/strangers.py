@@ -10,6 +10,7 @@ from tests.unit.drivers.zmq.world import ROOT
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\3\0NULL" + bytes(48)
 READY = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
+PUBLISHER_READY = b"\x04\x1a\x05READY\x0bSocket-Type\0\0\0\x04XPUB"
 PART = b"\x01\x00"
 """A part of a message, without content, after which another part follows."""
 TOGGLE = b"\x00\x02\x01?\x00\x02\x00?"
@@ -139,6 +140,50 @@ def crowd(address: str, number: int = 1000) -> Iterator[None]:
             assert child.stdout is not None
             assert child.stdout.readline() == b"begins\n"
             yield
+            assert child.poll() is None
+        finally:
+            child.kill()
+
+
+_PUBLISHER = """
+import socket, sys, threading
+host, port, unit, repeats = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3]), int(sys.argv[4])
+hello = bytes.fromhex(sys.argv[5])
+listener = socket.create_server((host, port), backlog=100)
+print(listener.getsockname()[1], flush=True)
+def serve(client):
+    try:
+        client.sendall(hello)
+        answer = b""
+        while b"Socket-Type" not in answer:
+            answer += client.recv(1000) or b"Socket-Type"
+        block = unit * min(repeats, 10_000)
+        left = repeats * len(unit)
+        while left > 0:
+            client.sendall(block[:left])
+            left -= len(block)
+        while client.recv(1000):
+            pass
+    except OSError:
+        pass
+    client.close()
+while True:
+    client, _ = listener.accept()
+    threading.Thread(target=serve, args=(client,), daemon=True).start()
+"""
+
+
+@contextmanager
+def publisher(unit: bytes, repeats: int, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """A program at a publisher's address, in its own process, until the end of the block. It sends this unit so often
+    to each subscriber that connects, as fast as it can. Yields its address.
+    """
+    hello = (GREETING + PUBLISHER_READY).hex()
+    command = [sys.executable, "-c", _PUBLISHER, host, str(port), unit.hex(), str(repeats), hello]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            yield f"tcp://{host}:{int(child.stdout.readline())}"
             assert child.poll() is None
         finally:
             child.kill()
