@@ -125,7 +125,9 @@ class Arrivals:
     def _receive(self, sub: "zmq.Socket[bytes]") -> list[bytes]:
         """The frames of the next message, at most ``MAX_PARTS``, of a watched connection."""
         if not self._endless.watched:
-            return receive(sub)  # until the next look
+            self.read = receive
+            self._look_at += LOOK - _CLOSE_LOOK
+            return receive(sub)
         frames = []
         number = 0
         more = True
