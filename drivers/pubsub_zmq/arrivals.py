@@ -48,11 +48,15 @@ def identity_of(descriptor: int) -> bytes:
     return b"" if failed else cookie.raw
 
 
-def brought_by(descriptor: int) -> Brought | None:
-    """The bytes that were taken from this TCP connection until now; None when it is none, or has ended."""
+def brought_by(descriptor: int, last: Brought | None = None) -> Brought | None:
+    """The bytes that were taken from this TCP connection until now; None when it is none, or has ended. ``last``: what
+    the call before returned; the same object when nothing has come since.
+    """
     before = received_by(descriptor)
     if before is None:
         return None
+    if last is not None and before == last.least:
+        return last  # all had been taken
     try:
         (waiting,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
     except OSError:
@@ -76,6 +80,8 @@ class Arrivals:
         self._endless = Endless(max_frame_bytes, receive_hwm)
         self._counts = counts
         self._connections: dict[int, _Watched] = {}
+        self._brought: dict[int, Brought] = {}
+        """What the connections had brought at the last look."""
         self._logged: dict[str, float] = {}
         """Address -> when an end of its connection was logged last."""
         self._look_at = self._memory_at = float("inf")
@@ -91,7 +97,7 @@ class Arrivals:
     def event(self, kind: int, endpoint: str, number: int, now: float) -> None:
         """The monitor reported this event."""
         if kind == zmq.EVENT_CONNECTED:
-            self._endless.forget(number)
+            self._forget(number)
             identity = identity_of(number)
             if identity and received_by(number) is not None:
                 self._connections[number] = _Watched(endpoint, identity)
@@ -111,11 +117,13 @@ class Arrivals:
         self._now = now
         brought = {}
         for descriptor, watched in list(self._connections.items()):
-            found = brought_by(descriptor)
-            if found is None or identity_of(descriptor) != watched.identity:
+            last = self._brought.get(descriptor)
+            found = brought_by(descriptor, last)
+            if found is None or (found is not last and identity_of(descriptor) != watched.identity):
                 self._forget(descriptor)  # it ended, and the event comes later, or not if this end disconnected
             else:
                 brought[descriptor] = found
+        self._brought = brought
         empty = not int(sub.getsockopt(zmq.EVENTS)) & _POLLIN
         for descriptor, size in self._endless.look(brought, connections, empty=empty).items():
             self._end(descriptor, f"{size} bytes without a whole message")
@@ -125,8 +133,9 @@ class Arrivals:
     def _receive(self, sub: "zmq.Socket[bytes]") -> list[bytes]:
         """The frames of the next message, at most ``MAX_PARTS``, of a watched connection."""
         if not self._endless.watched:
-            self.read = receive
-            self._look_at += LOOK - _CLOSE_LOOK
+            if self.read is not receive:  # the receiver may call this a few times more
+                self.read = receive
+                self._look_at += LOOK - _CLOSE_LOOK
             return receive(sub)
         frames = []
         number = 0
@@ -144,6 +153,7 @@ class Arrivals:
 
     def _forget(self, descriptor: int) -> None:
         self._connections.pop(descriptor, None)
+        self._brought.pop(descriptor, None)
         self._endless.forget(descriptor)
 
     def _end(self, descriptor: int | None, sent: str) -> None:
