@@ -53,7 +53,7 @@ def endless() -> None:
         eventually(lambda: listener.counter("unfinished") >= 3, "it was ended each time")
         listener.wait_for_message(lambda: sender.send("a"), "a")
         assert sender.publisher.counters()["disconnected"] == 0, "the other publisher's connection was disturbed"
-        assert listener.counter("revived") == listener.counter("oversized") == listener.counter("receive_errors") == 0
+        assert listener.counter("receive_errors") == 0
 
     memory_during(check)
 

@@ -141,9 +141,9 @@ def faster_than_read(unit: bytes = TOGGLE) -> None:
         listener.wait_for_message(lambda: sender.send("a"), "a")
         before = resident()
         with flood(sender.address, 10, unit, 10**9):
-            # On a busy machine the connections may be ended before.
+            # On a busy machine the connections may be ended before, some of them as unfinished ones.
             read, counters = sender.publisher._budget.progress, sender.publisher.counters
-            eventually(lambda: read.total > READ or counters()["unread"] == 10, "much was read, or all are ended")
+            eventually(lambda: read.total > READ or counters()["disconnected"] == 10, "much was read, or all are ended")
             grown = resident(peak=True) - before
             assert grown < MEMORY, grown
             assert sender.publisher.counters()["paused"] > 0
