@@ -102,8 +102,8 @@ class Arrivals:
             if identity and received_by(number) is not None:
                 self._connections[number] = _Watched(endpoint, identity)
                 self._look_at = min(self._look_at, now + LOOK)
-        elif kind == zmq.EVENT_DISCONNECTED:
-            self._forget(number)
+        elif kind == zmq.EVENT_DISCONNECTED and number in self._connections:
+            self._lost(number, now)
 
     def look(self, sub: "zmq.Socket[bytes]", connections: int, now: float) -> None:
         """As far as due: end the connections that must end, and give their memory back. ``connections``: the number of
@@ -120,7 +120,7 @@ class Arrivals:
             last = self._brought.get(descriptor)
             found = brought_by(descriptor, last)
             if found is None or (found is not last and identity_of(descriptor) != watched.identity):
-                self._forget(descriptor)  # it ended, and the event comes later, or not if this end disconnected
+                self._lost(descriptor, now)  # the event comes later, or not if this end disconnected
             else:
                 brought[descriptor] = found
         self._brought = brought
@@ -150,6 +150,11 @@ class Arrivals:
                 self._end(descriptor_of(frame), f"a message of more than {MAX_PARTS} parts")
         self._endless.read(descriptor_of(frame))
         return frames
+
+    def _lost(self, descriptor: int, now: float) -> None:
+        """It ended by itself, perhaps in the middle of a message: what it brought since the last look is not known."""
+        self._memory_at = min(self._memory_at, now + _MEMORY_AFTER)
+        self._forget(descriptor)
 
     def _forget(self, descriptor: int) -> None:
         self._connections.pop(descriptor, None)

@@ -271,20 +271,29 @@ def test_other_socket_with_the_descriptor_is_not_ended(monkeypatch: pytest.Monke
             assert client.recv(1) == b""
 
 
-def test_closed_connection_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This end disconnected, so that no event names it."""
+@pytest.mark.parametrize("by", ["event", "look"])
+def test_memory_is_returned_also_when_the_other_end_closed_the_connection(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Perhaps in the middle of a message, of which much came since the last look. No event names a connection that this
+    end disconnected.
+    """
+    returned: list[str] = []
+    monkeypatch.setattr("pubsub_zmq.arrivals.return_memory", lambda: returned.append("again"))
     with connected() as (_, server):
         rig = Rig(monkeypatch, server.fileno())
+        number = server.fileno()
+        if by == "event":
+            rig.arrivals.event(int(zmq.EVENT_DISCONNECTED), ADDRESS, number, rig.now)
     rig.look()
-    assert rig.arrivals.next_time == float("inf")
-
-
-def test_connection_is_forgotten_by_the_event_of_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    with connected() as (_, server):
-        rig = Rig(monkeypatch, server.fileno())
-        rig.arrivals.event(int(zmq.EVENT_DISCONNECTED), ADDRESS, server.fileno(), rig.now)
-        rig.look()
-        assert rig.arrivals.next_time == float("inf")
+    assert rig.arrivals.next_time == rig.now + 2.0 - (LOOK if by == "event" else 0.0)
+    assert returned == []
+    rig.now += 2.0
+    rig.look()
+    assert returned == ["again"]
+    assert rig.arrivals.next_time == float("inf"), "it is forgotten"
+    rig.arrivals.event(int(zmq.EVENT_DISCONNECTED), ADDRESS, number, rig.now)
+    assert rig.arrivals.next_time == float("inf"), "the event of a connection that a look had found closed"
 
 
 def test_connection_is_ended_later_when_no_file_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
